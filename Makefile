@@ -1,0 +1,44 @@
+# Every target sets up what it needs: `make test` works on a fresh machine with Python 3.11+.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+.DEFAULT_GOAL := help
+.PHONY: help setup lock check test soak bench bench-build clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"semistream needs Python 3.11 or newer, {sys.executable} is {v.major}.{v.minor}; choose one with make PYTHON=/path/to/python")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(STAMP) ## make .venv with everything in it, the `semistream` command too
+
+lock: $(STAMP) ## renew requirements.lock from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
+
+check: $(STAMP) ## lint, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(STAMP) ## every test and every documented example
+	$(BIN)/python -m pytest -n auto
+
+soak: $(STAMP) ## the property tests again, far longer
+	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest tests/test_stateful.py tests/test_properties.py
+
+bench: $(STAMP) ## tuples/s of every algorithm beside the in-memory bound
+	$(BIN)/semistream bench --output results/bench.json
+
+bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
+	$(BIN)/semistream bench-build --output results/build.json
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench

@@ -1,0 +1,120 @@
+"""The published algorithms, one a file, and what is known of them by name."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from semistream.algorithms.base import Algorithm
+from semistream.algorithms.cachejoin import Cachejoin
+from semistream.algorithms.hybridjoin import Hybridjoin
+from semistream.algorithms.inlj import Inlj
+from semistream.algorithms.meshjoin import Meshjoin
+from semistream.algorithms.moij import Moij
+from semistream.algorithms.resident import Resident
+from semistream.algorithms.tuned_x_hybridjoin import TunedXHybridjoin
+from semistream.algorithms.x_hybridjoin import XHybridjoin
+from semistream.errors import BudgetError, OptionError
+from semistream.plan import Plan, Task, TooSmall
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from semistream.spec import JoinSpec
+
+__all__ = ["Algorithm", "algorithms", "choose"]
+
+_REGISTRY: dict[str, type[Algorithm]] = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Inlj,
+        Meshjoin,
+        Hybridjoin,
+        XHybridjoin,
+        TunedXHybridjoin,
+        Cachejoin,
+        Moij,
+    )
+}
+
+
+def algorithms() -> Mapping[str, str]:
+    """Give the algorithms that a join can use: name → paper.
+
+    Examples
+    --------
+    >>> import semistream as ss
+    >>> list(ss.algorithms())
+    ['inlj', 'meshjoin', 'hybridjoin', 'x-hybridjoin', 'tuned-x-hybridjoin', 'cachejoin', 'moij']
+    """
+    return MappingProxyType({name: algorithm.paper for name, algorithm in _REGISTRY.items()})
+
+
+def choose(
+    name: str, spec: JoinSpec, memory: int, use_filter: bool | None, options: Mapping[str, Any]
+) -> tuple[type[Algorithm], Task, Plan]:
+    """Find an algorithm and make its plan; refuse a budget that is too small with the least."""
+    algorithm = _find(name, options)
+    task = Task.of(spec, memory, use_filter)
+    try:
+        plan = algorithm.plan(task, **options)
+    except TooSmall as parts:
+        least = _least(algorithm, spec, memory, use_filter, options)
+        msg = (
+            f"memory={memory:,} bytes ({format_bytes(memory)}) is too small for {name!r}; the "
+            f"least that works is {least:,} bytes ({format_bytes(least)}), for a window beside "
+            f"{parts}. Smaller pages (page_bytes= of build_master) need less."
+        )
+        raise BudgetError(msg) from None
+    if _fits_whole(task):
+        whole = Resident.plan(task)
+        return Resident, task, Plan(name, memory, whole.components, whole.settings)
+    return algorithm, task, plan
+
+
+def _find(name: str, options: Mapping[str, Any]) -> type[Algorithm]:
+    if name not in _REGISTRY:
+        raise OptionError.unknown("algorithm", name, _REGISTRY)
+    algorithm = _REGISTRY[name]
+    for option in options:
+        if option not in algorithm.options:
+            msg = f"{option!r} is not an option of {name}; it has: {sorted(algorithm.options)}"
+            raise OptionError(msg)
+    return algorithm
+
+
+def _fits_whole(task: Task) -> bool:
+    """Whether the master, and all that is needed beside it, fits into the budget."""
+    if task.spec.master.statistics.bytes >= 2**31:  # one Arrow array of strings ends there
+        return False
+    try:
+        Resident.plan(task)
+    except TooSmall:
+        return False
+    return True
+
+
+def _least(
+    algorithm: type[Algorithm],
+    spec: JoinSpec,
+    memory: int,
+    use_filter: bool | None,
+    options: Mapping[str, Any],
+) -> int:
+    """Find the least budget for which there is a plan, by bisection."""
+
+    def possible(size: int) -> bool:
+        try:
+            algorithm.plan(Task.of(spec, size, use_filter), **options)
+        except TooSmall:
+            return False
+        return True
+
+    low, high = memory, 2 * memory
+    while not possible(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if possible(middle) else (middle, high)
+    return high

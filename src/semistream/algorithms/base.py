@@ -1,0 +1,108 @@
+"""The decisions that tell one semi-stream join from another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from semistream.errors import OptionError
+from semistream.kernels import GONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from semistream.cache import Cache
+    from semistream.engine import Engine
+    from semistream.plan import Plan, Task
+    from semistream.window import Chunk
+
+__all__ = ["Algorithm", "positive"]
+
+
+class Algorithm(ABC):
+    """What is answered before the window, which page comes next, which rows leave.
+
+    The engine owns the loop: it calls the methods here and does everything else. A subclass
+    overrides `plan` and `next_pages`, and what else makes it what it is.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+
+    options: ClassVar[frozenset[str]] = frozenset()
+    """Names of the keyword arguments that `plan` takes beside the task."""
+    single: ClassVar[bool] = False
+    """Whether a page answers only the oldest row, not all that wait for it."""
+    frees: ClassVar[bool] = True
+    """Whether an answered row leaves at once; else it stays until `iterated` lets it go."""
+    counts_matches: ClassVar[bool] = False
+    """Whether `met` is called."""
+    complete: ClassVar[bool] = False
+    """Whether a row that the cache does not answer is known to have no match."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    @abstractmethod
+    def plan(cls, task: Task, **options: Any) -> Plan:  # noqa: ANN401 - each has its own
+        """Split the budget among the algorithm's components, or raise `TooSmall`."""
+
+    @abstractmethod
+    def next_pages(self) -> range:
+        """Choose the neighbouring pages to bring next; called while rows are waiting."""
+
+    @property
+    def done(self) -> np.uint8:
+        """The state of an answered row."""
+        return GONE
+
+    @property
+    def cache(self) -> Cache | None:
+        """Master rows that answer stream rows before they enter the window."""
+        return None
+
+    def pinned(self) -> Iterable[tuple[int, pa.RecordBatch]]:
+        """Give the pages that stay in memory, each with its number; they are met every round."""
+        return ()
+
+    def admitting(self, chunk: Chunk) -> None:
+        """Note that these rows are about to enter the window."""
+
+    def admitted(self) -> None:
+        """Note that rows have entered: the window is compact now, memory may be moved."""
+
+    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+        """Note that a page was matched, and with how many window rows each of its rows."""
+
+    def iterated(self) -> int:
+        """Note that a round is over; give the end of the window's rows that leave now."""
+        return 0
+
+    def memory_used(self) -> dict[str, int]:
+        """Give the bytes of the components that are the algorithm's own."""
+        return {}
+
+    def oldest_page(self) -> int:
+        """Give the page of the row that has waited longest."""
+        window = self.engine.window
+        return int(window.pages[window.oldest])
+
+
+def positive(name: str, value: object) -> int:
+    """Check an option that counts something.
+
+    Examples
+    --------
+    >>> positive("k", 0)
+    Traceback (most recent call last):
+    semistream.errors.OptionError: k=0 is not possible; give a positive int
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        msg = f"{name}={value!r} is not possible; give a positive int"
+        raise OptionError(msg)
+    return value

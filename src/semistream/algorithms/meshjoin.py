@@ -1,0 +1,115 @@
+"""MESHJOIN: a cyclic scan of the master, met by a sliding window of the stream."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from semistream.algorithms.base import Algorithm
+from semistream.kernels import ANSWERED
+from semistream.units import parse_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from semistream.plan import Plan, Task
+
+__all__ = ["Meshjoin", "tuned_buffer"]
+
+_DEFAULT_BUFFER = int(0.93 * 2**20)
+_FIXED_IO = 0.048 * 2**20
+
+
+def tuned_buffer(memory: float, fixed_io: float = _FIXED_IO) -> float:
+    """Give the disk buffer, in bytes, at which the service rate is highest.
+
+    By equations 1 to 5 of Naeem et al., with a read that costs as much as ``fixed_io`` bytes
+    before the first one comes, the rate is proportional to (M − b)·b / (q + b), which is highest at
+    b = √(q² + q·M) − q. The default q of 0.048 MB is a fit to the optimum that the paper prints for
+    20 MB; it then gives the other printed optima within 3 %.
+
+    Examples
+    --------
+    >>> [round(tuned_buffer(m * 2**20) / 2**20, 2) for m in (20, 40, 80, 160)]
+    [0.93, 1.34, 1.91, 2.72]
+    """
+    return math.sqrt(fixed_io**2 + fixed_io * memory) - fixed_io
+
+
+class Meshjoin(Algorithm):
+    """Scan the master for ever, b pages at a time; rows leave when they have met all of it.
+
+    Nothing is answered before the window. The next pages are the next b of the scan. A chunk of
+    stream rows leaves when the scan has come round to where it entered.
+
+    Parameters
+    ----------
+    buffer
+        The disk buffer: ``"tuned"``, ``"default"`` (0.93 MB whatever the budget, as the paper
+        recommends for simplicity), or a size.
+
+    Notes
+    -----
+    From the paper: the scan, the expiry, equation 1's components, both buffers. Decided here: a
+    chunk is a quarter of the window, not the w = M_window·b/N_R rows of one iteration, because
+    admission has a fixed cost; as many rows enter during a scan of R, so the service rate is the
+    same. A row is output when its page comes and keeps its room until it expires, as in the paper.
+    A page finds its rows by page number (see `semistream.window`), not by probing with each of its
+    tuples; MESHJOIN's authors assume no order of R and could not.
+
+    References
+    ----------
+    Polyzotis, Skiadopoulos, Vassiliadis, Simitsis, Frantzell: Meshing Streaming Updates with
+    Persistent Data in an Active Data Warehouse, TKDE 2008.
+    Naeem, Dobbie, Weber: Comparing Global Optimization and Default Settings of Stream-based Joins
+    (the disk buffer, tuned and default).
+    """
+
+    name = "meshjoin"
+    paper = "Polyzotis et al.: Meshing Streaming Updates with Persistent Data, TKDE 2008"
+    options = frozenset({"buffer"})
+    frees = False
+
+    @classmethod
+    def plan(cls, task: Task, *, buffer: int | str = "tuned", **_: Any) -> Plan:  # noqa: ANN401
+        """Split the budget: a disk buffer of b pages, output, and the window."""
+        sizes = {"tuned": tuned_buffer(task.memory), "default": _DEFAULT_BUFFER}
+        wanted = sizes[buffer] if buffer in sizes else parse_bytes(buffer, "buffer")
+        b = min(max(1, round(wanted / task.page_bytes)), max(1, task.spec.master.pages))
+        parts = task.fixed(b)
+        rows = task.cost.rows(task.memory - sum(parts.values()), task.stream_row)
+        w = max(0, rows) * b // max(1, task.spec.master.pages)
+        return task.split(cls.name, parts, {"buffer_pages": b, "w": w})
+
+    def __init__(self, engine: Any) -> None:  # noqa: ANN401
+        super().__init__(engine)
+        self._b = int(engine.plan.settings["buffer_pages"])
+        self._next = 0
+        self._met: list[int] = []  # pages that each chunk in the window has met
+
+    @property
+    def done(self) -> np.uint8:
+        """Answered rows stay until their chunk has met all of R."""
+        return ANSWERED
+
+    def next_pages(self) -> range:
+        """Choose the next b pages of the scan."""
+        pages = range(self._next, min(self._next + self._b, self.engine.master.pages))
+        self._next = pages.stop % self.engine.master.pages
+        self._met = [met + len(pages) for met in self._met]
+        return pages
+
+    def admitted(self) -> None:
+        """Count the pages that the new chunk meets."""
+        self._met.append(0)
+
+    def iterated(self) -> int:
+        """Let the oldest chunk go when it has met all of R; all, when none of them waits."""
+        window = self.engine.window
+        if not window.waiting:
+            self._met.clear()
+            return len(window)
+        if self._met and self._met[0] >= self.engine.master.pages:
+            self._met.pop(0)
+            return window.first_end
+        return 0

@@ -1,0 +1,50 @@
+"""What every algorithm becomes when the budget holds all of the master."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistream.algorithms.base import Algorithm
+from semistream.cache import Cache
+
+if TYPE_CHECKING:
+    from semistream.plan import Plan, Task
+
+__all__ = ["Resident"]
+
+
+class Resident(Algorithm):
+    """Hold the whole master in memory: no row waits, no page is read twice."""
+
+    name = "resident"
+    paper = ""
+    complete = True
+
+    @classmethod
+    def plan(cls, task: Task, **_: Any) -> Plan:  # noqa: ANN401
+        """Split the budget: a page to load by, output, all of the master; the rest is spare."""
+        parts = task.fixed(1) | {"cache": task.resident_bytes}
+        return task.split(cls.name, parts, {"resident": True})
+
+    def __init__(self, engine: Any) -> None:  # noqa: ANN401
+        super().__init__(engine)
+        self._cache = Cache(engine.master.page_schema)
+        for part in range(engine.master.statistics.parts):
+            batch = engine.load_copy(part)
+            self._cache.stage(batch, np.zeros(batch.num_rows, dtype=np.int64), 0)
+        self._cache.epoch()
+
+    @property
+    def cache(self) -> Cache:
+        """All rows of the master."""
+        return self._cache
+
+    def next_pages(self) -> range:
+        """Nothing ever waits."""
+        raise AssertionError
+
+    def memory_used(self) -> dict[str, int]:
+        """Give the bytes of the master."""
+        return {"cache": self._cache.nbytes}

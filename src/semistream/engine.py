@@ -1,0 +1,338 @@
+"""The loop that all algorithms share.
+
+A semi-stream join holds a bounded window of unmatched stream rows, and at each step brings a page
+of the master table to it. The engine owns the window, the disk buffer and the output, and counts
+their bytes. An `Algorithm` makes the decisions: what is answered before the window, which page
+comes next, which rows leave.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import RowTooLargeError
+from semistream.kernels import WAITING, match_page
+from semistream.metrics import Metrics
+from semistream.output import Assembler, Output, Pairs, output_row_bytes
+from semistream.plain import decode, row_bytes
+from semistream.plan import MemoryUse
+from semistream.units import format_bytes
+from semistream.window import Chunk, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    import numpy.typing as npt
+
+    from semistream.algorithms.base import Algorithm
+    from semistream.cache import Cache
+    from semistream.plan import Plan, Task
+    from semistream.spec import JoinSpec
+
+    Batches = Iterator[pa.RecordBatch]
+    Sifted = Generator[pa.RecordBatch, None, Chunk]
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Runs one algorithm on one stream."""
+
+    def __init__(
+        self,
+        task: Task,
+        plan: Plan,
+        algorithm: type[Algorithm],
+        clock: Callable[[], float],
+        max_wait: float | None,
+    ) -> None:
+        self.task, self.plan = task, plan
+        self.spec: JoinSpec = task.spec
+        self.master = task.spec.master
+        self.metrics = Metrics()
+        self.reader = self.master.reader(int(plan.settings.get("buffer_pages", 1)))
+        self.window = Window(self.spec.plain_stream, plan.components["window"], self.master.pages)
+        self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
+        self._assembler = Assembler(self.spec)
+        self._output = Output(self._assembler, plan.components["output"], task.output_rows)
+        self._confirmed = np.empty(0, dtype=np.bool_)
+        self._clock, self._max_wait = clock, max_wait
+        self.algorithm = algorithm(self)
+
+    @property
+    def memory_used(self) -> MemoryUse:
+        """Bytes held now, by component."""
+        used = MemoryUse(
+            window=self.window.nbytes + self._confirmed.nbytes,
+            pages=self.reader.nbytes,
+            output=self._output.nbytes,
+            **self.algorithm.memory_used(),
+        )
+        if self.filter is not None:
+            used["filter"] = self.filter.nbytes
+        return used
+
+    # -- taking rows in ---------------------------------------------------------------------
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Refuse a batch with a row that could not be held, before any of it is taken."""
+        if self.window.cost.width is not None or not batch.num_rows:
+            return
+        sizes = self._sizes(self._plain(batch))
+        largest = int(sizes.max())
+        right = self.master.statistics.widest_row
+        window = self.window.cost(1, largest)
+        output = output_row_bytes(largest, right) + 24 * len(self._output.rows)
+        if window > self.least_capacity or output > self._output.capacity:
+            msg = (
+                f"row {int(sizes.argmax())} of the batch takes {format_bytes(largest)}: with "
+                f"memory={format_bytes(self.plan.memory)} the window has room for "
+                f"{format_bytes(self.least_capacity)}, output for "
+                f"{format_bytes(self._output.capacity)}. Give more memory, or drop the column."
+            )
+            raise RowTooLargeError(msg)
+
+    @property
+    def least_capacity(self) -> int:
+        """Bytes that the window has at the least, whatever the algorithm moves."""
+        return int(self.plan.settings.get("least_window", self.plan.components["window"]))
+
+    def run(self, batch: pa.RecordBatch) -> Batches:
+        """Take a batch in; give what becomes ready."""
+        now = self._clock()
+        for chunk in self._chunks(batch):
+            yield from self._accept(chunk, now)
+            yield from self.serve_overdue()
+        yield from self.serve_overdue()
+        yield from self._flush()
+
+    def drain(self) -> Batches:
+        """Answer every row that waits."""
+        while self.window.waiting:
+            yield from self._iterate()
+        yield from self._flush()
+
+    def tick(self) -> Batches:
+        """Do what is due while nothing arrives: overdue rows, or one round without max_wait."""
+        if self._max_wait is not None:
+            yield from self.serve_overdue()
+        elif self.window.waiting:
+            yield from self._iterate()
+        yield from self._flush()
+
+    def serve_overdue(self) -> Batches:
+        """Bring the page of the oldest row for as long as that row has waited too long."""
+        if self._max_wait is None:
+            return
+        while self.window.waiting and self._clock() - self.window.oldest_time >= self._max_wait:
+            page = int(self.window.pages[self.window.oldest])
+            yield from self._bring(range(page, page + 1))
+
+    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [decode(column) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self.spec.plain_stream)
+
+    def _sizes(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        width = self.window.cost.width
+        if width is not None:
+            return np.broadcast_to(np.int32(width), rows.num_rows)
+        return row_bytes(rows).astype(np.int32)
+
+    def _chunks(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
+        """Cut a batch into chunks of at most a quarter of the window."""
+        start = 0
+        while start < batch.num_rows:
+            quarter = self.window.capacity // 4
+            count = max(1, self.window.cost.rows(quarter, self.task.stream_row))
+            chunk = self._chunk(batch.slice(start, count), quarter)
+            start += len(chunk)
+            self.metrics.rows_in += len(chunk)
+            yield chunk
+
+    def _chunk(self, batch: pa.RecordBatch, quarter: int) -> Chunk:
+        rows = self._plain(batch)
+        sizes = self._sizes(rows)
+        if self.window.cost.width is None:
+            cost = np.cumsum(self.window.cost.fixed + self.window.cost.factor * sizes)
+            count = max(1, int(np.searchsorted(cost, quarter, side="right")))
+            rows, sizes = rows.slice(0, count), sizes[:count]
+        codes = self.master.keys.encode([rows.column(name) for name in self.spec.stream_keys])
+        pages = self.master.page_of(codes.values)
+        pages[~codes.valid] = -1
+        self.metrics.unmatchable += int(np.count_nonzero(~codes.valid))
+        return Chunk(rows, codes.values, pages, sizes)
+
+    def _accept(self, chunk: Chunk, now: float) -> Batches:
+        """Answer what can be answered at once; the rest goes into the window."""
+        chunk = yield from self._sift(chunk, self._possible(chunk))
+        cache = self.algorithm.cache
+        if cache is not None and len(cache):
+            chunk = yield from self._probe(chunk, cache)
+        if self.algorithm.complete:
+            chunk = yield from self._sift(chunk, np.zeros(len(chunk), dtype=np.bool_))
+        if not len(chunk):
+            return
+        while not self.window.fits(chunk):
+            yield from self._iterate()
+        yield from self._flush()  # what was collected refers to rows that are about to move
+        self.algorithm.admitting(chunk)
+        self.window.admit(chunk, now, self.metrics.rows_in)
+        if not self._assembler.exact:
+            self._confirmed = np.zeros(len(self.window), dtype=np.bool_)
+        self.algorithm.admitted()
+
+    def _possible(self, chunk: Chunk) -> npt.NDArray[np.bool_]:
+        """Tell which rows may have a match, as far as index and filter know."""
+        possible = chunk.pages >= 0
+        if self.filter is not None:
+            possible &= self.filter.may_contain(chunk.codes)
+        return possible
+
+    def _sift(self, chunk: Chunk, keep: npt.NDArray[np.bool_]) -> Sifted:
+        """Answer the rows that are known to be absent; return the others."""
+        if keep.all():
+            return chunk
+        absent = np.flatnonzero(~keep)
+        self.metrics.filtered += len(absent)
+        self.metrics.answered += len(absent)
+        largest = int(chunk.sizes.max())
+        start = 0
+        while start < len(absent):
+            room = self._output.room(largest, self.master.statistics.widest_row)
+            if room < 1:
+                yield from self._flush()
+                continue
+            piece = absent[start : start + room]
+            start += len(piece)
+            yield from self._emit(chunk.rows, Pairs([], [], [piece]))
+        return chunk.only(keep)
+
+    def _probe(self, chunk: Chunk, cache: Cache) -> Sifted:
+        """Answer rows from the cache; return the others."""
+        hit = np.zeros(len(chunk), dtype=np.bool_)
+        confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)
+        cursor = (0, -1)
+        sizes = (int(chunk.sizes.max()), cache.widest)
+        while cursor[0] < len(chunk):
+            room = self._output.room(*sizes)
+            if room < 1:
+                yield from self._flush()
+                continue
+            rows, positions = self._output.rows[:room], self._output.positions[:room]
+            found, *after = cache.probe(
+                chunk.codes, cursor, self._assembler.once, rows, positions, hit
+            )
+            cursor = (after[0], after[1])
+            right = self._assembler.gather(cache.batch, positions[:found])
+            pairs = Pairs([rows[:found].copy()], [right], [])
+            yield from self._emit(chunk.rows, pairs, confirmed, lambda r: r == cursor[0])  # noqa: B023
+        hits = int(np.count_nonzero(hit))
+        self.metrics.cache_hits += hits
+        self.metrics.answered += hits
+        return chunk if not hits else chunk.only(~hit)
+
+    # -- bringing pages ---------------------------------------------------------------------
+
+    def _iterate(self) -> Batches:
+        """Do one round of the algorithm's main loop."""
+        self.metrics.iterations += 1
+        for page, batch in self.algorithm.pinned():
+            if self.window.head(page) >= 0:
+                before = self.window.waiting
+                yield from self._meet(page, self.master.parts(page)[0], batch, True)
+                self.metrics.pinned_hits += before - self.window.waiting
+        if self.window.waiting:
+            yield from self._bring(self.algorithm.next_pages())
+        yield from self._expire(self.algorithm.iterated())
+
+    def _bring(self, pages: range) -> Batches:
+        """Read neighbouring pages and let the window meet them."""
+        self.metrics.pages_read += len(pages)
+        parts = [self.master.parts(page) for page in (pages[0], pages[-1])]
+        first, count = parts[0][0], parts[1][-1] + 1 - parts[0][0]
+        if count == len(pages):  # every page has one part: one read brings them all
+            batches = self._load(first, count)
+            for page, part, batch in zip(pages, range(first, first + count), batches, strict=True):
+                yield from self._meet(page, part, batch, True)
+            return
+        for page in pages:
+            parts_of_page = self.master.parts(page)
+            for part in parts_of_page:
+                batch = self._load(part, 1)[0]
+                yield from self._meet(page, part, batch, part == parts_of_page[-1])
+
+    def _load(self, part: int, count: int) -> list[pa.RecordBatch]:
+        batches = self.reader.load(part, count)
+        self.metrics.reads, self.metrics.bytes_read = self.reader.reads, self.reader.bytes_read
+        return batches
+
+    def load_copy(self, part: int) -> pa.RecordBatch:
+        """Read a part into memory of its own."""
+        batch = self._load(part, 1)[0]
+        self.metrics.pages_read += 1
+        return batch.take(pa.array(np.arange(batch.num_rows)))
+
+    def _meet(self, page: int, part: int, batch: pa.RecordBatch, last: bool) -> Batches:
+        """Match the rows that wait for a page with one part of it."""
+        window, output, algorithm = self.window, self._output, self.algorithm
+        codes = batch.column(0).to_numpy()
+        sizes = (window.widest, int(self.master.index.widest[part]))
+        rule = (last, self._assembler.once, algorithm.single, algorithm.done)
+        counts = np.zeros(len(codes), dtype=np.int64) if algorithm.counts_matches else None
+        row, position = window.oldest if algorithm.single else window.head(page), -1
+        while row >= 0:
+            room = output.room(*sizes)
+            if room < 1:
+                yield from self._flush()
+                continue
+            found, missing, answered, row, position = match_page(
+                codes, page, window.chain, window.pages, window.codes, window.state,
+                (row, position), rule,
+                output.rows[:room], output.positions[:room], output.absent[:room],
+            )  # fmt: skip
+            output.add(batch, found, missing, sizes)
+            window.leave(answered if algorithm.frees else 0, answered)
+            self.metrics.absent += missing
+            self.metrics.answered += answered
+            if counts is not None and found:
+                counts += np.bincount(output.positions[:found], minlength=len(codes))
+        if counts is not None and last and part == self.master.parts(page)[0]:
+            algorithm.met(batch, counts)
+
+    def _expire(self, end: int) -> Batches:
+        """Let the window's first rows leave; those still waiting have no match."""
+        if not end:
+            return
+        yield from self._flush()
+        absent = self.window.expire(end)
+        self.metrics.absent += len(absent)
+        self.metrics.answered += len(absent)
+        rows, start = self.window.rows, 0
+        while start < len(absent):
+            room = self._output.room(self.window.widest, self.master.statistics.widest_row)
+            yield from self._emit(rows, Pairs([], [], [absent[start : start + max(1, room)]]))
+            start += max(1, room)
+
+    # -- giving rows out --------------------------------------------------------------------
+
+    def _flush(self) -> Batches:
+        """Give out what was collected of the window's rows."""
+        if self._output.pairs:
+            confirmed = None if self._assembler.exact else self._confirmed
+            state = self.window.state
+            pairs, rows = self._output.take(), self.window.rows
+            yield from self._emit(rows, pairs, confirmed, lambda r: state[r] == WAITING)
+
+    def _emit(
+        self,
+        rows: pa.RecordBatch,
+        pairs: Pairs,
+        confirmed: npt.NDArray[np.bool_] | None = None,
+        unfinished: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]] = np.isnan,
+    ) -> Batches:
+        for batch in self._assembler.assemble(rows, pairs, confirmed, unfinished):
+            self.metrics.rows_out += batch.num_rows
+            yield batch

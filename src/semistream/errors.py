@@ -1,0 +1,98 @@
+"""Everything that semistream raises on purpose.
+
+::
+
+    SemistreamError
+    ├── OptionError (ValueError)       an argument has an illegal value
+    │   └── BudgetError                the memory budget is too small for what is asked
+    ├── SchemaError (TypeError)        columns or types of stream and master do not go together
+    ├── MasterError (OSError)          a master table cannot be read or written
+    │   ├── MasterNotFoundError        there is none
+    │   ├── FormatVersionError         it was written in another format version
+    │   └── CorruptPageError           its bytes are not those that were written
+    ├── RowTooLargeError (ValueError)  one stream row alone exceeds the window
+    └── UnreadOutputError (RuntimeError)  an earlier offer was not read to its end
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "BudgetError",
+    "CorruptPageError",
+    "FormatVersionError",
+    "MasterError",
+    "MasterNotFoundError",
+    "OptionError",
+    "RowTooLargeError",
+    "SchemaError",
+    "SemistreamError",
+    "UnreadOutputError",
+]
+
+
+class SemistreamError(Exception):
+    """The root of all errors of this package."""
+
+
+class OptionError(SemistreamError, ValueError):
+    """An argument has an illegal value; the message names the legal ones."""
+
+    @classmethod
+    def unknown(cls, what: str, value: object, choices: Iterable[str]) -> OptionError:
+        """Build the message for a name that is not among ``choices``.
+
+        Examples
+        --------
+        >>> print(OptionError.unknown("algorithm", "meshjion", ["inlj", "meshjoin"]))
+        algorithm 'meshjion' is not known; choose one of: inlj, meshjoin. Did you mean 'meshjoin'?
+        """
+        names = sorted(choices)
+        message = f"{what} {value!r} is not known; choose one of: {', '.join(names)}."
+        near = difflib.get_close_matches(str(value), names, n=1)
+        return cls(f"{message} Did you mean {near[0]!r}?" if near else message)
+
+
+class BudgetError(OptionError):
+    """The memory budget is too small; the message gives the least that works."""
+
+
+class SchemaError(SemistreamError, TypeError):
+    """Columns or types of the stream and the master do not go together."""
+
+    @classmethod
+    def missing(cls, side: str, name: str, available: Iterable[str]) -> SchemaError:
+        """Build the message for a column that ``side`` does not have."""
+        names = list(available)
+        message = f"the {side} has no column {name!r}; it has: {', '.join(names)}."
+        near = difflib.get_close_matches(name, names, n=1)
+        return cls(f"{message} Did you mean {near[0]!r}?" if near else message)
+
+
+class MasterError(SemistreamError, OSError):
+    """A master table cannot be read or written."""
+
+
+class MasterNotFoundError(MasterError):
+    """There is no master table at this path."""
+
+
+class FormatVersionError(MasterError):
+    """The master table was written in a format that this version does not read."""
+
+
+class CorruptPageError(MasterError):
+    """A page's bytes are not those that were written."""
+
+
+class RowTooLargeError(SemistreamError, ValueError):
+    """One stream row alone exceeds the room that the window has."""
+
+
+class UnreadOutputError(SemistreamError, RuntimeError):
+    """A batch was offered while the output of an earlier one was not read to its end."""

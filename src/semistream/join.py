@@ -1,0 +1,183 @@
+"""The join that users hold: offer batches, take joined ones."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from semistream.algorithms import choose
+from semistream.engine import Engine
+from semistream.errors import OptionError, SchemaError, UnreadOutputError
+from semistream.spec import JoinSpec
+from semistream.units import parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from semistream.master import Master
+    from semistream.metrics import Metrics
+    from semistream.plan import MemoryUse, Plan
+    from semistream.spec import On
+
+__all__ = ["Join"]
+
+
+class Join:
+    """A join of a stream of record batches with a master table, within a budget of bytes.
+
+    Parameters
+    ----------
+    master
+        The master table, from `open_master`.
+    stream_schema
+        The schema of the batches that will be offered.
+    on
+        The key: a column that both sides have, a list of them, or a mapping from the stream's
+        names to the master's.
+    how
+        ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``; Spark's synonyms are known.
+    memory
+        The budget: bytes as an int, or a string such as ``"64MB"``. It covers everything that the
+        join holds; the batch at hand, and output that was given out, are the caller's.
+    algorithm
+        One of `algorithms`.
+    select
+        The master columns that come out; all but the key if not given.
+    prefix
+        Put before the names of the master's columns.
+    max_wait
+        Seconds (or a timedelta) that no row waits longer than, while others keep coming, or
+        `tick` is called.
+    filter
+        Whether to use the master's key filter; None lets the plan decide.
+    clock
+        Gives the time in seconds; for tests.
+    **options
+        Options of the algorithm.
+
+    Notes
+    -----
+    Rows come out in the order in which they are answered. There is no randomness: the same
+    batches give the same output.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa, semistream as ss
+    >>> products = pa.table({"product_id": [1, 2], "price": [9.5, 1.25]})
+    >>> master = ss.build_master(products, tempfile.mkdtemp(), key="product_id")
+    >>> sales = pa.record_batch({"sale": [10, 11, 12], "product_id": [2, 7, 1]})
+    >>> join = ss.Join(master, sales.schema, on="product_id", how="left", memory="1MB")
+    >>> rows = [row for out in join.offer(sales) for row in out.to_pylist()]
+    >>> rows += [row for out in join.drain() for row in out.to_pylist()]
+    >>> sorted((row["sale"], row["price"]) for row in rows if row["price"])
+    [(10, 1.25), (12, 9.5)]
+    """
+
+    def __init__(  # noqa: PLR0913 - a join has these parts; all but two have defaults
+        self,
+        master: Master,
+        stream_schema: pa.Schema,
+        *,
+        on: On,
+        how: str = "inner",
+        memory: int | str = "64MB",
+        algorithm: str = "cachejoin",
+        select: Sequence[str] | None = None,
+        prefix: str = "",
+        max_wait: float | timedelta | None = None,
+        filter: bool | None = None,  # noqa: A002 - the word users look for
+        clock: Callable[[], float] = time.monotonic,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        spec = JoinSpec.resolve(master, stream_schema, on, how, select, prefix)
+        kind, task, plan = choose(algorithm, spec, parse_bytes(memory), filter, options)
+        self._spec, self._plan = spec, plan
+        self._engine = Engine(task, plan, kind, clock, _seconds(max_wait))
+        self._unread: Iterator[pa.RecordBatch] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out: the stream's, then the master's without its key."""
+        return self._spec.output
+
+    @property
+    def plan(self) -> Plan:
+        """How the budget is split."""
+        return self._plan
+
+    @property
+    def memory_used(self) -> MemoryUse:
+        """Bytes held now, by component, with their ``total``; never more than the budget."""
+        return self._engine.memory_used
+
+    @property
+    def metrics(self) -> Metrics:
+        """What was done so far; a copy."""
+        return replace(self._engine.metrics)
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait for their page."""
+        return self._engine.window.waiting
+
+    def offer(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take a batch of the stream in; give joined batches, as many as are ready.
+
+        The batch is taken in while the result is read: read it to its end. What is left unread is
+        not lost, `drain` gives it; but a further offer is refused until then.
+        """
+        if batch.schema != self._spec.stream:
+            msg = (
+                f"the batch has columns {_columns(batch)}, not the stream's {_columns(self._spec)}"
+            )
+            raise SchemaError(msg)
+        if self._unread is not None:
+            msg = (
+                "the result of an earlier offer was not read to its end; read it (for out in "
+                "join.offer(batch): …), or call drain()"
+            )
+            raise UnreadOutputError(msg)
+        self._engine.check(batch)
+        return self._read(self._engine.run(batch))
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Answer every row that waits; afterwards none does, and the join can go on."""
+        return self._read(self._engine.drain())
+
+    def tick(self) -> Iterator[pa.RecordBatch]:
+        """Serve a quiet stream: give the rows that have waited ``max_wait``.
+
+        Without ``max_wait``, do one round of the algorithm's loop, so that repeated calls answer
+        everything in the end.
+        """
+        return self._read(self._engine.tick())
+
+    def _read(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # The engine's generators are kept here and not closed with the caller's: an iteration
+        # that is broken off goes on with the next call.
+        self._unread = itertools.chain(self._unread or (), results)
+        return self._results(self._unread)
+
+    def _results(self, mine: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in mine:  # noqa: UP028 - yield from would close the engine's generator
+            yield batch
+        if self._unread is mine:
+            self._unread = None
+
+
+def _columns(source: Any) -> str:  # noqa: ANN401
+    schema = source.schema if hasattr(source, "schema") else source.stream
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _seconds(max_wait: float | timedelta | None) -> float | None:
+    seconds = max_wait.total_seconds() if isinstance(max_wait, timedelta) else max_wait
+    if seconds is not None and (not isinstance(seconds, (int, float)) or seconds <= 0):
+        msg = f"max_wait={max_wait!r} is not possible; give positive seconds or a timedelta"
+        raise OptionError(msg)
+    return seconds

@@ -1,0 +1,250 @@
+"""The compiled inner loops: hashing, chaining, matching, probing.
+
+Everything here works on plain NumPy arrays, allocates nothing and knows no algorithm. Each kernel
+that produces rows fills the arrays it is given and returns where it stopped, so that its caller
+decides how much output there may be at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = [
+    "ANSWERED",
+    "GONE",
+    "WAITING",
+    "bloom_add",
+    "bloom_test",
+    "chain_pages",
+    "chain_values",
+    "first_waiting",
+    "hash_bytes",
+    "hash_words",
+    "match_page",
+    "probe_values",
+]
+
+# The states of a row in the window.
+WAITING = np.uint8(0)  # not answered yet
+ANSWERED = np.uint8(1)  # answered, and held until its chunk leaves (MESHJOIN)
+GONE = np.uint8(2)  # answered, its room is free
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+@njit(cache=True, inline="always")
+def _mix(x):
+    """Finalise a 64-bit hash (SplitMix64, Steele et al. 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * _MIX_1
+    x = (x ^ (x >> np.uint64(27))) * _MIX_2
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True)
+def hash_words(words, out):
+    """Fold one 64-bit word a row into the hashes ``out``."""
+    for i in range(len(out)):
+        out[i] = _mix(out[i] * _GOLDEN + np.uint64(words[i]) + _GOLDEN)
+
+
+@njit(cache=True)
+def hash_bytes(offsets, data, out):
+    """Fold the byte string ``data[offsets[i]:offsets[i + 1]]`` of row i into ``out[i]``."""
+    for i in range(len(out)):
+        start, end = offsets[i], offsets[i + 1]
+        h = out[i] * _GOLDEN + np.uint64(end - start) + _GOLDEN
+        word, shift = np.uint64(0), np.uint64(0)
+        for j in range(start, end):
+            word |= np.uint64(data[j]) << shift
+            shift += np.uint64(8)
+            if shift == np.uint64(64):
+                h = _mix(h ^ word) + _GOLDEN
+                word, shift = np.uint64(0), np.uint64(0)
+        out[i] = _mix(h ^ word)
+
+
+@njit(cache=True)
+def chain_pages(pages, state, heads, chain):
+    """Chain the waiting rows of each page, in order of arrival.
+
+    ``heads`` has a power of two of slots; a page's chain starts in ``heads[page & mask]`` and may
+    hold rows of other pages, so walkers compare.
+    """
+    heads[:] = -1
+    mask = len(heads) - 1
+    for row in range(len(pages) - 1, -1, -1):
+        if state[row] == WAITING:
+            slot = pages[row] & mask
+            chain[row] = heads[slot]
+            heads[slot] = row
+
+
+@njit(cache=True, inline="always")
+def _lower_bound(values, value):
+    low, high = 0, len(values)
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True)
+def match_page(part, page, chain, pages, codes, state, cursor, rule, rows, positions, absent):
+    """Match the rows that wait for ``page`` with one part of it.
+
+    Parameters
+    ----------
+    part
+        The codes of the part's rows, ascending.
+    page, chain, pages, codes, state
+        The page's number, and the window's arrays.
+    cursor
+        ``(row, position)`` to go on from; position −1 starts the row.
+    rule
+        ``(last, once, single, done)``: is this the page's last part; is one pair a row enough;
+        is only the first row served; the state of an answered row.
+    rows, positions, absent
+        Where pairs (window row, part row), and rows without a match, are written.
+
+    Returns
+    -------
+    tuple
+        How many pairs, how many absent rows, how many rows were answered, and the cursor; its row
+        is −1 when all is done.
+    """
+    row, position = cursor
+    last, once, single, done = rule
+    found, missing, answered = 0, 0, 0
+    while row >= 0:
+        if pages[row] == page and state[row] == WAITING:
+            code = codes[row]
+            if position < 0:
+                position = _lower_bound(part, code)
+            while position < len(part) and part[position] == code:
+                if found == len(rows):
+                    return found, missing, answered, row, position
+                rows[found], positions[found] = row, position
+                found += 1
+                position += 1
+                if once:
+                    break
+            if last:
+                if position == 0 or part[position - 1] != code:
+                    if missing == len(absent):
+                        return found, missing, answered, row, position
+                    absent[missing] = row
+                    missing += 1
+                state[row] = done
+                answered += 1
+        if single:
+            break
+        row, position = chain[row], -1
+    return found, missing, answered, -1, -1
+
+
+@njit(cache=True)
+def first_waiting(state, start):
+    """Give the first waiting row from ``start`` on, or the number of rows."""
+    row = start
+    while row < len(state) and state[row] != WAITING:
+        row += 1
+    return row
+
+
+@njit(cache=True, inline="always")
+def _slot(code, mask):
+    return np.int64((np.uint64(code) * _GOLDEN) >> np.uint64(32)) & mask
+
+
+@njit(cache=True)
+def chain_values(codes, heads, chain):
+    """Index a batch whose equal codes are neighbours: the first row of each run is chained."""
+    heads[:] = -1
+    mask = len(heads) - 1
+    for row in range(len(codes)):
+        if row == 0 or codes[row] != codes[row - 1]:
+            slot = _slot(codes[row], mask)
+            chain[row] = heads[slot]
+            heads[slot] = row
+
+
+@njit(cache=True)
+def probe_values(probes, codes, heads, chain, hits, cursor, once, rows, positions, hit):
+    """Look the codes of arriving rows up in an index made by `chain_values`.
+
+    Parameters
+    ----------
+    probes
+        The codes of the arriving rows.
+    codes, heads, chain, hits
+        The indexed batch; ``hits`` counts, at the first row of each run, how often it was asked.
+    cursor
+        ``(row, position)`` to go on from; position −1 starts the row.
+    once
+        Whether one pair a row is enough.
+    rows, positions, hit
+        Where pairs (arriving row, indexed row) are written; ``hit`` marks rows that were found.
+
+    Returns
+    -------
+    tuple
+        How many pairs, and the cursor; its row is the number of probes when all is done.
+    """
+    mask = len(heads) - 1
+    row, position = cursor
+    found = 0
+    while row < len(probes):
+        code = probes[row]
+        if position < 0:
+            position = heads[_slot(code, mask)]
+            while position >= 0 and codes[position] != code:
+                position = chain[position]
+            if position >= 0:
+                hits[position] += 1
+                hit[row] = True
+        while 0 <= position < len(codes) and codes[position] == code:
+            if found == len(rows):
+                return found, row, position
+            rows[found], positions[found] = row, position
+            found += 1
+            position += 1
+            if once:
+                break
+        row, position = row + 1, -1
+    return found, row, position
+
+
+@njit(cache=True)
+def bloom_add(words, codes):
+    """Set the four bits of each code in a filter of a power of two of 64-bit words."""
+    mask = np.uint64(len(words) * 64 - 1)
+    for i in range(len(codes)):
+        h = _mix(np.uint64(codes[i]) + _GOLDEN)
+        step = (h >> np.uint64(32)) | np.uint64(1)
+        for _ in range(4):
+            bit = h & mask
+            words[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
+            h += step
+
+
+@njit(cache=True)
+def bloom_test(words, codes, out):
+    """Tell for each code whether all of its four bits are set."""
+    mask = np.uint64(len(words) * 64 - 1)
+    for i in range(len(codes)):
+        h = _mix(np.uint64(codes[i]) + _GOLDEN)
+        step = (h >> np.uint64(32)) | np.uint64(1)
+        present = True
+        for _ in range(4):
+            bit = h & mask
+            if not (words[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1):
+                present = False
+                break
+            h += step
+        out[i] = present

@@ -1,0 +1,167 @@
+"""Join keys as 64-bit codes.
+
+The engine orders, indexes and matches rows by a signed 64-bit code of their key: the value itself
+for a single integer key, a hash of the key otherwise. Two equal keys have the same code; the
+reverse holds for integers only, so real keys are compared where output is made (`Keys.exact`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.errors import SchemaError
+from semistream.kernels import hash_bytes, hash_words
+from semistream.plain import decode, plain_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+__all__ = ["Codes", "Keys"]
+
+_INT64_MAX = 2**63 - 1
+_SIGN = np.uint64(1 << 63)
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The codes of some rows, and which of those rows can match at all."""
+
+    values: npt.NDArray[np.int64]
+    valid: npt.NDArray[np.bool_]
+    """False where a key is null, or is a number that the master's type cannot hold."""
+
+
+def _canonical(name: str, kind: pa.DataType) -> pa.DataType:
+    """Give the type in which keys of type ``kind`` are compared, or refuse it."""
+    t, plain = pa.types, plain_type(kind)
+    if t.is_integer(plain):
+        return pa.uint64() if plain == pa.uint64() else pa.int64()
+    if t.is_large_string(plain):
+        return pa.string()
+    if t.is_large_binary(plain):
+        return pa.binary()
+    temporal = t.is_date(plain) or t.is_timestamp(plain)
+    text = t.is_string(plain) or t.is_binary(plain) or t.is_fixed_size_binary(plain)
+    if temporal or text or t.is_decimal(plain) or t.is_boolean(plain):
+        return plain
+    msg = (
+        f"column {name!r} of type {kind} cannot be a join key; a key is an integer, string, "
+        "binary, date, timestamp, decimal or boolean, or several columns of these. Cast it first."
+    )
+    raise SchemaError(msg)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """How the keys of one master table become codes.
+
+    Examples
+    --------
+    >>> keys = Keys.of(pa.schema([("id", pa.int32())]), ["id"])
+    >>> keys.exact, keys.encode([pa.array([7, None, 3])]).values.tolist()
+    (True, [7, 0, 3])
+    """
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+
+    @classmethod
+    def of(cls, schema: pa.Schema, names: Sequence[str]) -> Keys:
+        """Describe the key columns ``names`` of a master with this schema."""
+        for name in names:
+            if name not in schema.names:
+                raise SchemaError.missing("master", name, schema.names)
+        return cls(tuple(names), tuple(_canonical(n, schema.field(n).type) for n in names))
+
+    @property
+    def exact(self) -> bool:
+        """Whether equal codes mean equal keys: so for a single integer key."""
+        return len(self.types) == 1 and pa.types.is_integer(self.types[0])
+
+    def check(self, stream: pa.Schema, names: Sequence[str]) -> None:
+        """Refuse stream columns whose types cannot be compared with the key's."""
+        for name, wanted, master in zip(names, self.types, self.names, strict=True):
+            given = stream.field(name).type
+            found = _canonical(name, given)
+            if found != wanted and not (pa.types.is_integer(found) and pa.types.is_integer(wanted)):
+                msg = (
+                    f"the stream's key {name!r} is {given}, the master's {master!r} is compared as "
+                    f"{wanted}. Integers of any width go together, other types must be equal: cast "
+                    f"the stream's column to {wanted}, or build the master with {given}."
+                )
+                raise SchemaError(msg)
+
+    def canonical(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """Bring key columns into the types in which they are compared."""
+        pairs = zip(columns, self.types, strict=True)
+        return [_convert(decode(column), kind) for column, kind in pairs]
+
+    def encode(self, columns: Sequence[pa.Array]) -> Codes:
+        """Give the code of each row."""
+        columns = self.canonical(columns)
+        valid = np.ones(len(columns[0]), dtype=np.bool_)
+        for column in columns:
+            if column.null_count:
+                valid &= column.is_valid().to_numpy(zero_copy_only=False)
+        return Codes(_integers(columns[0]) if self.exact else _hashes(columns), valid)
+
+    def decode(self, codes: pa.Array) -> pa.Array:
+        """Give the keys that exact codes stand for, in the type they are compared in."""
+        if self.types[0] != pa.uint64():
+            return codes
+        return pa.array(codes.to_numpy().view(np.uint64) ^ _SIGN)
+
+
+def _convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast a key column; an integer that does not fit matches nothing and becomes null."""
+    if array.type == kind:
+        return array
+    if array.type == pa.uint64():
+        array = pc.if_else(pc.less_equal(array, pa.scalar(_INT64_MAX, pa.uint64())), array, None)
+    elif kind == pa.uint64() and pa.types.is_signed_integer(array.type):
+        array = pc.if_else(pc.greater_equal(array, pa.scalar(0, array.type)), array, None)
+    return array.cast(kind)
+
+
+def _integers(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Give integers as int64 in natural order; uint64 is moved down by 2^63."""
+    words = _words(array)
+    return (words ^ _SIGN).view(np.int64) if array.type == pa.uint64() else words.view(np.int64)
+
+
+def _words(array: pa.Array) -> npt.NDArray[np.uint64]:
+    if array.null_count:
+        array = array.fill_null(0)
+    return np.frombuffer(array.buffers()[1], dtype=np.uint64)[array.offset :][: len(array)]
+
+
+def _hashes(columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+    out = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
+        _fold(column, out)
+    return out.view(np.int64)
+
+
+def _fold(array: pa.Array, out: npt.NDArray[np.uint64]) -> None:
+    """Fold one key column into the hashes; what null rows get does not matter."""
+    t, kind = pa.types, array.type
+    if t.is_boolean(kind) or t.is_date32(kind):
+        array = array.cast(pa.int32()).cast(pa.int64())
+        kind = array.type
+    if t.is_decimal(kind) or t.is_fixed_size_binary(kind):
+        offsets = (np.arange(len(array) + 1, dtype=np.int64) + array.offset) * (kind.bit_width // 8)
+        hash_bytes(offsets, np.frombuffer(array.buffers()[1], dtype=np.uint8), out)
+    elif t.is_string(kind) or t.is_binary(kind):
+        _, bounds, data = array.buffers()
+        offsets = np.frombuffer(bounds, dtype=np.int32)[array.offset :][: len(array) + 1]
+        hash_bytes(offsets, np.frombuffer(data or b"", dtype=np.uint8), out)
+    else:
+        words = np.frombuffer(array.buffers()[1], dtype=np.uint64)
+        hash_words(words[array.offset :][: len(array)], out)

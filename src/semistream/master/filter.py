@@ -1,0 +1,76 @@
+"""A Bloom filter over the codes of a master, in whatever size the plan can pay.
+
+A filter of 2ⁿ bits folds into one of half its size by a bitwise *or* of its halves. So the build
+stores one of 8 to 16 bits a key, and an operator holds it at the size that its budget allows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistream.kernels import bloom_add, bloom_test
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["KeyFilter", "filter_words"]
+
+_LEAST_BITS = 4  # a key; below, with four hashes, more than one absent key in six passes
+
+
+def filter_words(keys: int) -> int:
+    """Give the 64-bit words of a filter with at least 8 bits a key, a power of two.
+
+    Examples
+    --------
+    >>> filter_words(1_000_000) * 8
+    1048576
+    """
+    return 1 << max(0, math.ceil(math.log2(max(1, keys) / 8)))
+
+
+class KeyFilter:
+    """Tells which codes are certainly absent.
+
+    Examples
+    --------
+    >>> keys = KeyFilter(np.zeros(filter_words(1000), dtype=np.uint64))
+    >>> keys.add(np.arange(1000))
+    >>> bool(keys.may_contain(np.arange(1000)).all())
+    True
+    >>> int(keys.may_contain(np.arange(1000, 2000)).sum()) < 100
+    True
+    """
+
+    def __init__(self, words: npt.NDArray[np.uint64]) -> None:
+        self.words = words
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the filter takes."""
+        return self.words.nbytes
+
+    def add(self, codes: npt.NDArray[np.int64]) -> None:
+        """Note that these codes are present."""
+        bloom_add(self.words, codes)
+
+    def may_contain(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Tell for each code whether it may be present; false means that it is not."""
+        out = np.empty(len(codes), dtype=np.bool_)
+        bloom_test(self.words, codes, out)
+        return out
+
+    @staticmethod
+    def affordable(words: int, keys: int, room: int) -> int:
+        """Give the words of the largest folding that fits ``room`` bytes, 0 if none is useful."""
+        while words * 8 > room:
+            words //= 2
+        return words if words * 64 >= _LEAST_BITS * keys else 0
+
+    def folded(self, words: int) -> KeyFilter:
+        """Give this filter at a smaller size."""
+        parts = self.words.reshape(-1, words)
+        return KeyFilter(np.bitwise_or.reduce(parts, axis=0))

@@ -1,0 +1,159 @@
+"""What stands on disk: a manifest, an index of page parts, the pages, a filter.
+
+::
+
+    products/
+      manifest.json        what the current snapshot is; replaced atomically
+      <snapshot>.index     one line a part: first code, offset, length, rows, checksum
+      <snapshot>.pages     parts, each an Arrow IPC record batch at a multiple of 4 KiB
+      <snapshot>.filter    a Bloom filter over the codes (optional)
+
+Rows are sorted by code. A *page* holds whole join values; only a join value that is larger than a
+page by itself has several *parts*, and then nothing else shares its page. So a page, once met,
+answers every stream row that waits for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import xxhash
+
+from semistream.errors import FormatVersionError, MasterError, MasterNotFoundError
+from semistream.plain import plain_type
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from semistream.keys import Keys
+
+__all__ = [
+    "ALIGNMENT",
+    "CODE",
+    "INDEX_SCHEMA",
+    "MANIFEST",
+    "Manifest",
+    "Statistics",
+    "aligned",
+    "checksum",
+    "page_schema",
+]
+
+FORMAT_VERSION = 1
+ALIGNMENT = 4096
+MANIFEST = "manifest.json"
+CODE = "__code"
+INDEX_SCHEMA = pa.schema(
+    [
+        ("code", pa.int64()),  # of the part's first row
+        ("offset", pa.int64()),
+        ("checksum", pa.uint64()),
+        ("length", pa.int32()),
+        ("rows", pa.int32()),
+        ("widest", pa.int32()),  # bytes of the part's largest row
+        ("starts", pa.bool_()),  # a page; false where it goes on
+    ]
+)
+
+
+def aligned(size: int) -> int:
+    """Round a size up to whole blocks of the disk.
+
+    Examples
+    --------
+    >>> aligned(1), aligned(4096), aligned(5000)
+    (4096, 4096, 8192)
+    """
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def checksum(data: Any) -> int:  # noqa: ANN401 - anything with the buffer protocol
+    """Give the checksum (XXH3, 64 bits) of some bytes; about 30 GB/s, so it is always on."""
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def page_schema(schema: pa.Schema, keys: Keys) -> pa.Schema:
+    """Give the schema of a page: the code, then the columns in plain types.
+
+    An exact key is its code and is not stored twice.
+    """
+    kept = [f for f in schema if not (keys.exact and f.name in keys.names)]
+    columns = [field.with_type(plain_type(field.type)) for field in kept]
+    return pa.schema([pa.field(CODE, pa.int64(), nullable=False), *columns])
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is known of a master's rows."""
+
+    rows: int
+    parts: int
+    pages: int
+    bytes: int
+    """Bytes of all rows, as pages hold them."""
+    widest_row: int
+    largest_part: int
+    """Bytes of the largest part on disk, padding included."""
+    values: int
+    """How many different join values there are."""
+    most_duplicates: int
+    null_keys: int
+    """Rows left out because their key is null and so matches nothing."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The description of one snapshot."""
+
+    snapshot: str
+    key: tuple[str, ...]
+    schema: pa.Schema
+    page_bytes: int
+    statistics: Statistics
+    index_checksum: int
+    pages_bytes: int
+    filter_words: int
+    """Length of the Bloom filter in 64-bit words, 0 where there is none."""
+
+    def dump(self) -> bytes:
+        """Give the manifest as JSON."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values["schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
+        values["statistics"] = asdict(self.statistics)
+        return json.dumps({"semistream_master": FORMAT_VERSION, **values}, indent=2).encode()
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Read the manifest of a master, or say what is wrong with it."""
+        path = folder / MANIFEST
+        try:
+            values = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            msg = f"{folder}: no master table is here; make one with semistream.build_master"
+            raise MasterNotFoundError(msg) from None
+        except (ValueError, NotADirectoryError) as error:
+            msg = f"{path}: not a master's manifest ({error}); build the master again"
+            raise MasterError(msg) from error
+        version = values.pop("semistream_master", None) if isinstance(values, dict) else None
+        if version != FORMAT_VERSION:
+            msg = (
+                f"{path}: format version {version!r}; this semistream reads version "
+                f"{FORMAT_VERSION}: build the master again, or install the version that wrote it"
+            )
+            raise FormatVersionError(msg)
+        return cls._parse(path, values)
+
+    @classmethod
+    def _parse(cls, path: Path, values: dict[str, Any]) -> Manifest:
+        try:
+            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values.pop("schema"))))
+            statistics = Statistics(**values.pop("statistics"))
+            key = tuple(values.pop("key"))
+            return cls(schema=schema, statistics=statistics, key=key, **values)
+        except (KeyError, TypeError, ValueError, pa.ArrowInvalid) as error:
+            msg = f"{path}: the manifest is damaged ({error!r}); build the master again"
+            raise MasterError(msg) from error

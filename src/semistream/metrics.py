@@ -1,0 +1,41 @@
+"""Counters of a join."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+__all__ = ["Metrics"]
+
+
+@dataclass
+class Metrics:
+    """What a join has done so far."""
+
+    rows_in: int = 0
+    """Stream rows taken in."""
+    rows_out: int = 0
+    """Rows given out."""
+    answered: int = 0
+    """Stream rows that are done, in whatever way."""
+    unmatchable: int = 0
+    """Stream rows whose key is null, or a number that the master's type cannot hold."""
+    filtered: int = 0
+    """Stream rows that the filter or the index proved absent without a page."""
+    cache_hits: int = 0
+    """Stream rows answered from the cache (the papers' w_N)."""
+    pinned_hits: int = 0
+    """Stream rows answered by a page that stays in memory."""
+    absent: int = 0
+    """Stream rows that met their page and found no match there."""
+    iterations: int = 0
+    """Rounds of the algorithm's main loop."""
+    reads: int = 0
+    """Reads of the master's file."""
+    pages_read: int = 0
+    bytes_read: int = 0
+    evicted: int = 0
+    """Master rows that left the cache."""
+
+    def as_dict(self) -> dict[str, int]:
+        """Give the counters by name."""
+        return asdict(self)

@@ -1,0 +1,232 @@
+"""Output: pairs of rows become record batches, and keys are compared for real.
+
+The engine matches by code. Where a code is a hash, equal codes may belong to different keys, so
+this is the place where real keys are compared: in one call for many pairs. A pair of different
+keys is dropped, and a stream row that keeps no pair has no match.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.plain import encode, plain_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from semistream.spec import JoinSpec
+
+    Rows = npt.NDArray[np.int64]
+
+__all__ = ["Assembler", "Output", "output_row_bytes"]
+
+
+def output_row_bytes(left: float, right: float) -> float:
+    """Give the bytes that an output row takes while it is made.
+
+    Its indices, the stream's columns once, the master's twice: gathered by page, then as one.
+    """
+    return 24 + left + 2 * right
+
+
+@dataclass
+class Pairs:
+    """Matches and absent rows of one source (window or chunk) that are not output yet."""
+
+    rows: list[Rows]
+    right: list[list[pa.Array]]
+    absent: list[Rows]
+    bytes: float = 0.0
+
+    @classmethod
+    def none(cls) -> Pairs:
+        """Give an empty collection."""
+        return cls([], [], [])
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.absent)
+
+
+class Assembler:
+    """Makes output batches for one join; it holds no rows."""
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self.spec = spec
+        self.schema = spec.output
+        self.exact = spec.master.keys.exact
+        names = spec.master.page_schema.names
+        verify = () if self.exact else spec.master.key
+        self._gathered = tuple(names.index(name) for name in (*spec.payload, *verify))
+        self._keys = [spec.stream.names.index(name) for name in spec.stream_keys]
+        self.once = self.exact and spec.how in {"semi", "anti"}
+        """Whether one pair a row is enough."""
+
+    def gather(self, page: pa.RecordBatch, positions: Rows) -> list[pa.Array]:
+        """Take, from rows of the master, the columns that output or comparison needs."""
+        if not self._gathered:
+            return []
+        index = pa.array(positions)
+        return [page.column(i).take(index) for i in self._gathered]
+
+    def assemble(
+        self,
+        left: pa.RecordBatch,
+        pairs: Pairs,
+        confirmed: npt.NDArray[np.bool_] | None,
+        unfinished: Callable[[Rows], npt.NDArray[np.bool_]],
+    ) -> Iterator[pa.RecordBatch]:
+        """Make the output of some pairs.
+
+        Parameters
+        ----------
+        left
+            The stream rows that the pairs refer to.
+        pairs
+            What was matched and what is absent.
+        confirmed
+            For each row of ``left``, whether a pair of it had equal keys; kept between calls.
+            None where codes are exact.
+        unfinished
+            Tells of which rows further pairs will come.
+        """
+        rows = _joined(pairs.rows)
+        right = [pa.concat_arrays(pieces) for pieces in zip(*pairs.right, strict=True)]
+        absent = pairs.absent
+        if confirmed is not None and len(rows):
+            rows, right, lost = self._compare(left, rows, right, confirmed, unfinished)
+            absent = [*absent, lost]
+        yield from self._batches(left, rows, right, _joined(absent))
+
+    def _compare(
+        self,
+        left: pa.RecordBatch,
+        rows: Rows,
+        right: list[pa.Array],
+        confirmed: npt.NDArray[np.bool_],
+        unfinished: Callable[[Rows], npt.NDArray[np.bool_]],
+    ) -> tuple[Rows, list[pa.Array], Rows]:
+        """Drop pairs of different keys; give the rest, and the rows that lost all their pairs."""
+        equal = self._equal(left, rows, right)
+        right = right[: len(self.spec.payload)]
+        lost = rows[:0]
+        if not equal.all():
+            refuted = np.unique(rows[~equal])
+            right = [column.filter(pa.array(equal)) for column in right]
+            rows = rows[equal]
+            known = confirmed[refuted] | np.isin(refuted, rows) | unfinished(refuted)
+            lost = refuted[~known]
+        if self.spec.how == "semi":
+            first = np.unique(rows)
+            rows = first[~confirmed[first]]
+            confirmed[first] = True
+        confirmed[rows] = True
+        return rows, right, lost
+
+    def _equal(
+        self, left: pa.RecordBatch, rows: Rows, right: list[pa.Array]
+    ) -> npt.NDArray[np.bool_]:
+        keys, index = self.spec.master.keys, pa.array(rows)
+        ours = keys.canonical([left.column(i).take(index) for i in self._keys])
+        theirs = keys.canonical(right[len(self.spec.payload) :])
+        equal = np.ones(len(rows), dtype=np.bool_)
+        for a, b in zip(ours, theirs, strict=True):
+            equal &= pc.equal(a, b).fill_null(False).to_numpy(zero_copy_only=False)
+        return equal
+
+    def _batches(
+        self, left: pa.RecordBatch, rows: Rows, right: list[pa.Array], absent: Rows
+    ) -> Iterator[pa.RecordBatch]:
+        how = self.spec.how
+        matched = rows if how != "anti" else rows[:0]
+        alone = absent if how in {"left", "anti"} else absent[:0]
+        if not len(matched) + len(alone):
+            return
+        if how == "left" and len(alone):
+            right = self._with_nulls(right, len(alone))
+        index = pa.array(np.concatenate([matched, alone]) if len(alone) else matched)
+        columns = [column.take(index) for column in left.columns]
+        yield from self._encoded([*columns, *right])
+
+    def _with_nulls(self, right: list[pa.Array], count: int) -> list[pa.Array]:
+        page = self.spec.master.page_schema
+        kinds = [plain_type(page.field(name).type) for name in self.spec.payload]
+        given = right or [pa.array([], kind) for kind in kinds]
+        return [pa.concat_arrays([a, pa.nulls(count, a.type)]) for a in given]
+
+    def _encoded(self, columns: list[pa.Array]) -> Iterator[pa.RecordBatch]:
+        """Give the columns in the types of the output, in halves where a dictionary is too large.
+
+        The window may hold rows with more values than one dictionary's index type can count.
+        """
+        pairs = zip(columns, self.schema, strict=True)
+        try:
+            arrays = [encode(column, field.type) for column, field in pairs]
+        except pa.ArrowInvalid:
+            half = len(columns[0]) // 2
+            if not half:
+                raise
+            yield from self._encoded([column.slice(0, half) for column in columns])
+            yield from self._encoded([column.slice(half) for column in columns])
+            return
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _joined(arrays: list[Rows]) -> Rows:
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
+
+
+class Output:
+    """Collects pairs until there are enough for a batch, within a number of bytes.
+
+    Parameters
+    ----------
+    assembler
+        Makes the batches.
+    capacity
+        Bytes for everything that output needs while it is made.
+    rows
+        The most rows that one call of a kernel may produce.
+    """
+
+    def __init__(self, assembler: Assembler, capacity: int, rows: int) -> None:
+        self.assembler = assembler
+        self.capacity = capacity
+        self.rows = np.empty(rows, dtype=np.int64)
+        self.positions = np.empty(rows, dtype=np.int64)
+        self.absent = np.empty(rows, dtype=np.int64)
+        self.pairs = Pairs.none()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        held = sum(a.nbytes for a in (*self.pairs.rows, *self.pairs.absent))
+        right = sum(int(a.get_total_buffer_size()) for piece in self.pairs.right for a in piece)
+        return held + right + 3 * self.rows.nbytes
+
+    def room(self, left: int, right: int) -> int:
+        """Give how many more rows of these sizes may be collected."""
+        free = self.capacity - 3 * self.rows.nbytes - self.pairs.bytes
+        return min(len(self.rows), int(free / output_row_bytes(left, right)))
+
+    def add(self, page: pa.RecordBatch, found: int, missing: int, sizes: tuple[int, int]) -> None:
+        """Collect the first ``found`` pairs and ``missing`` absent rows of the kernel's arrays."""
+        if found:
+            self.pairs.rows.append(self.rows[:found].copy())
+            self.pairs.right.append(self.assembler.gather(page, self.positions[:found]))
+        if missing:
+            self.pairs.absent.append(self.absent[:missing].copy())
+        self.pairs.bytes += (found + missing) * output_row_bytes(*sizes)
+
+    def take(self) -> Pairs:
+        """Give what was collected and start anew."""
+        pairs, self.pairs = self.pairs, Pairs.none()
+        return pairs

@@ -1,0 +1,167 @@
+"""The plan: how a memory budget is split among the parts of a join."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from semistream.cache import CacheCost
+from semistream.master.filter import KeyFilter
+from semistream.output import output_row_bytes
+from semistream.units import format_bytes
+from semistream.window import RowCost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from semistream.spec import JoinSpec
+
+__all__ = ["MemoryUse", "Plan", "Task", "TooSmall"]
+
+_VARIABLE_ROW = 64  # bytes a stream row is taken to have where its columns vary in width
+_LEAST_WINDOW_ROWS = 64
+_LARGEST_OUTPUT = 8 << 20
+_MOST_OUTPUT_ROWS = 1 << 16
+
+
+class TooSmall(Exception):  # noqa: N818 - an answer to whoever plans, not an error of a user
+    """The budget leaves no window beside these components."""
+
+
+class MemoryUse(dict[str, int]):
+    """Bytes by component; ``total`` is their sum.
+
+    Examples
+    --------
+    >>> MemoryUse(window=100, output=20).total
+    120
+    """
+
+    @property
+    def total(self) -> int:
+        """All bytes together."""
+        return sum(self.values())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a budget is split; print it to read it.
+
+    Examples
+    --------
+    >>> print(Plan("hybridjoin", 3072, {"window": 2048, "output": 1024}, {"window_rows": 30}))
+    hybridjoin within 3 KB
+      window       2 KB  66.7%
+      output       1 KB  33.3%
+    window_rows: 30
+    """
+
+    algorithm: str
+    memory: int
+    components: Mapping[str, int]
+    """Bytes of each component; together at most ``memory``."""
+    settings: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+    """What the algorithm decided beside bytes: rows, pages, k, l, …"""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "components", MappingProxyType(dict(self.components)))
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    def __str__(self) -> str:
+        lines = [f"{self.algorithm} within {format_bytes(self.memory)}"]
+        for name, size in self.components.items():
+            lines.append(f"  {name:<9} {format_bytes(size):>8} {size / self.memory:>6.1%}")
+        if self.settings:
+            lines.append(", ".join(f"{name}: {value}" for name, value in self.settings.items()))
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What there is to plan for: a join, its budget, and the sizes that follow from them."""
+
+    spec: JoinSpec
+    memory: int
+    filter_words: int
+    """Length of the key filter that is used, in 64-bit words."""
+
+    @classmethod
+    def of(cls, spec: JoinSpec, memory: int, use_filter: bool | None) -> Task:
+        """Describe a join; ``use_filter`` None lets the budget decide: at most 1/16 of it."""
+        stored, values = spec.master.manifest.filter_words, spec.master.statistics.values
+        room = 0 if use_filter is False else memory // (2 if use_filter else 16)
+        return cls(spec, memory, KeyFilter.affordable(stored, values, room) if stored else 0)
+
+    @property
+    def cost(self) -> RowCost:
+        """What the window pays for a row."""
+        return RowCost.of(self.spec.plain_stream)
+
+    @property
+    def stream_row(self) -> int:
+        """Bytes of a stream row (the papers' v_S), an assumption where they vary."""
+        return self.cost.width if self.cost.width is not None else _VARIABLE_ROW
+
+    @property
+    def window_row(self) -> float:
+        """Bytes that the window pays for a stream row."""
+        return self.cost.fixed + self.cost.factor * self.stream_row
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of the largest part of a page (the papers' v_P)."""
+        return self.spec.master.statistics.largest_part
+
+    @property
+    def output_row(self) -> float:
+        """The most bytes that an output row takes while it is made."""
+        return output_row_bytes(self.stream_row, self.spec.master.statistics.widest_row)
+
+    @property
+    def output_rows(self) -> int:
+        """How many rows one call of a kernel may produce."""
+        mean = output_row_bytes(self.stream_row, self.spec.master.row_bytes)
+        return max(1, min(_MOST_OUTPUT_ROWS, int(self.output_bytes / mean)))
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes for output under construction: an eighth of the budget, within limits."""
+        least = int(4 * self.output_row) + 1
+        return max(least, min(self.memory // 8, _LARGEST_OUTPUT))
+
+    @property
+    def cache_cost(self) -> CacheCost:
+        """What a cache pays for a master row."""
+        return CacheCost.of(self.spec.master.page_schema)
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes to hold the whole master in memory; while it is loaded, all is there twice."""
+        s = self.spec.master.statistics
+        return int(s.rows * self.cache_cost.fixed + 2 * s.bytes)
+
+    def fixed(self, buffer_pages: int) -> dict[str, int]:
+        """Give the components that every algorithm has, beside its window."""
+        marks = self.spec.master.statistics.parts if self.spec.master.read == "mapped" else 0
+        parts = {"pages": buffer_pages * self.page_bytes + marks, "output": self.output_bytes}
+        return parts | ({"filter": self.filter_words * 8} if self.filter_words else {})
+
+    @property
+    def least_window(self) -> int:
+        """Bytes of the smallest window that is of use."""
+        return int(_LEAST_WINDOW_ROWS * self.window_row) + 1
+
+    def split(
+        self,
+        algorithm: str,
+        components: Mapping[str, int],
+        settings: Mapping[str, int | float | str | bool] | None = None,
+    ) -> Plan:
+        """Give the rest of the budget to the window, or raise `TooSmall`."""
+        window = self.memory - sum(components.values())
+        if window < self.least_window:
+            raise TooSmall(components)
+        rows = self.cost.rows(window, self.stream_row)
+        sizes = {"window": window, **components}
+        return Plan(algorithm, self.memory, sizes, {"window_rows": rows, **(settings or {})})

@@ -1,0 +1,146 @@
+"""What a join is: which columns meet, what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from semistream.errors import OptionError, SchemaError
+from semistream.plain import plain_schema
+
+if TYPE_CHECKING:
+    from semistream.master import Master
+
+__all__ = ["HOW", "JoinSpec", "On", "resolve_how"]
+
+On = str | Sequence[str] | Mapping[str, str]
+
+HOW = {
+    "inner": "inner",
+    "left": "left",
+    "leftouter": "left",
+    "semi": "semi",
+    "leftsemi": "semi",
+    "anti": "anti",
+    "leftanti": "anti",
+}
+_IMPOSSIBLE = {"right", "rightouter", "outer", "full", "fullouter", "cross"}
+
+
+def resolve_how(how: str) -> str:
+    """Give the join type that ``how`` stands for; Spark's synonyms are known.
+
+    Examples
+    --------
+    >>> resolve_how("left_outer"), resolve_how("leftsemi")
+    ('left', 'semi')
+    >>> resolve_how("full")
+    Traceback (most recent call last):
+    semistream.errors.OptionError: how='full': a stream has no right or full join, ...
+    """
+    plain = str(how).lower().replace("_", "")
+    if plain in HOW:
+        return HOW[plain]
+    if plain in _IMPOSSIBLE:
+        msg = (
+            f"how={how!r}: a stream has no right or full join, for it never ends: that a master "
+            "row has no partner is never known. Choose inner, left, semi or anti; to list master "
+            "rows without partner, join the table with what has arrived, as a batch."
+        )
+        raise OptionError(msg)
+    raise OptionError.unknown("how", how, set(HOW.values()))
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A join of one stream with one master, resolved and checked."""
+
+    master: Master
+    stream: pa.Schema
+    how: str
+    stream_keys: tuple[str, ...]
+    """The stream's key columns, in the order of the master's."""
+    payload: tuple[str, ...]
+    """The master columns that come out."""
+    prefix: str
+
+    @classmethod
+    def resolve(
+        cls,
+        master: Master,
+        stream: pa.Schema,
+        on: On,
+        how: str,
+        select: Sequence[str] | None,
+        prefix: str,
+    ) -> JoinSpec:
+        """Check the arguments of a join against both schemas."""
+        names = _stream_keys(master, stream, on)
+        master.keys.check(stream, names)
+        kind = resolve_how(how)
+        payload = _payload(master, select) if kind in {"inner", "left"} else ()
+        spec = cls(master, stream, kind, names, payload, prefix)
+        spec._check_collisions()
+        return spec
+
+    def _check_collisions(self) -> None:
+        both = {self.prefix + name for name in self.payload} & set(self.stream.names)
+        if both:
+            msg = (
+                f"both stream and master have {sorted(both)}: leave the master's out with "
+                "select=[…], or rename all of the master's with prefix='master_'"
+            )
+            raise SchemaError(msg)
+
+    @property
+    def plain_stream(self) -> pa.Schema:
+        """The stream's columns as the window holds them."""
+        return plain_schema(self.stream)
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns that come out: the stream's, then the master's without its key."""
+        fields = [self.master.schema.field(name) for name in self.payload]
+        named = [field.with_name(self.prefix + field.name) for field in fields]
+        if self.how == "left":
+            named = [field.with_nullable(True) for field in named]
+        return pa.schema([*self.stream, *named], metadata=self.stream.metadata)
+
+
+def _stream_keys(master: Master, stream: pa.Schema, on: On) -> tuple[str, ...]:
+    """Give the stream's key columns in the order of the master's key."""
+    names = [on] if isinstance(on, str) else on
+    pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
+    for name in pairs:
+        if name not in stream.names:
+            raise SchemaError.missing("stream", name, stream.names)
+    by_master = {theirs: ours for ours, theirs in pairs.items()}
+    if set(by_master) != set(master.key) or len(by_master) != len(pairs):
+        msg = (
+            f"on={on!r} does not name the master's key {list(master.key)}; where the stream's "
+            f"columns have other names, give a mapping such as "
+            f"on={{{', '.join(f'{stream.names[0]!r}: {key!r}' for key in master.key[:1])}}}, or "
+            "build a master with the key you want"
+        )
+        raise SchemaError(msg)
+    return tuple(by_master[name] for name in master.key)
+
+
+def _payload(master: Master, select: Sequence[str] | None) -> tuple[str, ...]:
+    if select is None:
+        return tuple(name for name in master.schema.names if name not in master.key)
+    if isinstance(select, str):
+        msg = (
+            f"select={select!r} is one string; give a list of column names, as select=[{select!r}]"
+        )
+        raise OptionError(msg)
+    for name in select:
+        if name not in master.schema.names:
+            raise SchemaError.missing("master", name, master.schema.names)
+        if name in master.key:
+            msg = f"select names {name!r}, the master's key: its value is in the stream's column"
+            raise SchemaError(msg)
+    return tuple(select)

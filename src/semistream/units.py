@@ -1,0 +1,54 @@
+"""Sizes as people write them: ``"64MB"`` is 64 × 1,024 × 1,024 bytes."""
+
+from __future__ import annotations
+
+import re
+
+from semistream.errors import OptionError
+
+__all__ = ["format_bytes", "parse_bytes"]
+
+_UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB"))}
+_SIZE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([KMGT]?)i?B?\s*", re.IGNORECASE)
+
+
+def parse_bytes(size: int | str, what: str = "memory") -> int:
+    """Give the number of bytes that ``size`` stands for.
+
+    Parameters
+    ----------
+    size
+        Bytes as an int, or a string with a unit (B, KB, MB, GB, TB; 1 KB = 1,024 bytes).
+    what
+        The argument's name, for the error.
+
+    Examples
+    --------
+    >>> parse_bytes("64MB"), parse_bytes("1.5 KB"), parse_bytes(4096)
+    (67108864, 1536, 4096)
+    >>> parse_bytes("many")
+    Traceback (most recent call last):
+    semistream.errors.OptionError: memory='many' is not a size; ...
+    """
+    if isinstance(size, str) and (found := _SIZE.fullmatch(size)):
+        number, unit = found.groups()
+        size = int(float(re.sub("[_,]", "", number)) * _UNITS[f"{unit.upper()}B"])
+    if isinstance(size, bool) or not isinstance(size, int) or size <= 0:
+        msg = (
+            f"{what}={size!r} is not a size; give bytes as a positive int, or a string with one "
+            f"of the units {', '.join(_UNITS)} (1 KB = 1,024 bytes), for example '64MB'"
+        )
+        raise OptionError(msg)
+    return size
+
+
+def format_bytes(size: float) -> str:
+    """Write a size with the unit that suits it.
+
+    Examples
+    --------
+    >>> format_bytes(800), format_bytes(131072), format_bytes(25_000_000)
+    ('800 B', '128 KB', '23.84 MB')
+    """
+    unit = next((u for u in reversed(_UNITS) if abs(size) >= _UNITS[u]), "B")
+    return f"{size / _UNITS[unit]:.4g} {unit}" if unit != "B" else f"{size:.0f} B"
