@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.allocation import concat, take
 from semistream.kernels import chain_values, probe_values
 from semistream.plain import row_bytes, row_width
 
@@ -156,18 +157,17 @@ class Cache:
         self._forget()
         staged.clear()
         batches.clear()
-        self._set([pa.concat_arrays(columns.pop(0)) for _ in self._schema])
+        self._set([concat(columns.pop(0)) for _ in self._schema])
         self._choose(_first_copies(self.codes, np.repeat(np.arange(len(counts)), counts)))
 
     def _choose(self, rows: npt.NDArray[np.int64]) -> None:
         if len(rows) == len(self) and not np.any(rows[1:] < rows[:-1]):
             return
-        index = pa.array(rows)
         self.hits, self.born = self.hits[rows], self.born[rows]
         columns = list(self.batch.columns)
         self._forget()
         # Popped one by one: only the column at work exists twice.
-        self._set([columns.pop(0).take(index) for _ in self._schema])
+        self._set([take(columns.pop(0), rows) for _ in self._schema])
 
     def _forget(self) -> None:
         """Let go of the batch, so that its columns are freed as they are replaced."""

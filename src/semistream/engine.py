@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.allocation import give_back_memory, take_rows
 from semistream.errors import RowTooLargeError
 from semistream.kernels import WAITING, match_page
 from semistream.metrics import Metrics
@@ -49,6 +50,7 @@ class Engine:
         clock: Callable[[], float],
         max_wait: float | None,
     ) -> None:
+        give_back_memory()
         self.task, self.plan = task, plan
         self.spec: JoinSpec = task.spec
         self.master = task.spec.master
@@ -60,6 +62,7 @@ class Engine:
         self._output = Output(self._assembler, plan.components["output"], task.output_rows)
         self._confirmed = np.empty(0, dtype=np.bool_)
         self._clock, self._max_wait = clock, max_wait
+        self._pinned_met = True
         self.algorithm = algorithm(self)
 
     @property
@@ -169,7 +172,7 @@ class Engine:
         """Answer what can be answered at once; the rest goes into the window."""
         chunk = yield from self._sift(chunk, self._possible(chunk))
         cache = self.algorithm.cache
-        if cache is not None and len(cache):
+        if cache is not None and len(cache) and len(chunk):
             chunk = yield from self._probe(chunk, cache)
         if self.algorithm.complete:
             chunk = yield from self._sift(chunk, np.zeros(len(chunk), dtype=np.bool_))
@@ -182,6 +185,7 @@ class Engine:
         self.window.admit(chunk, now, self.metrics.rows_in)
         if not self._assembler.exact:
             self._confirmed = np.zeros(len(self.window), dtype=np.bool_)
+        self._pinned_met = False
         self.algorithm.admitted()
 
     def _possible(self, chunk: Chunk) -> npt.NDArray[np.bool_]:
@@ -239,14 +243,19 @@ class Engine:
     def _iterate(self) -> Batches:
         """Do one round of the algorithm's main loop."""
         self.metrics.iterations += 1
-        for page, batch in self.algorithm.pinned():
-            if self.window.head(page) >= 0:
-                before = self.window.waiting
-                yield from self._meet(page, self.master.parts(page)[0], batch, True)
-                self.metrics.pinned_hits += before - self.window.waiting
+        if not self._pinned_met:
+            yield from self._meet_pinned()
         if self.window.waiting:
             yield from self._bring(self.algorithm.next_pages())
         yield from self._expire(self.algorithm.iterated())
+
+    def _meet_pinned(self) -> Batches:
+        """Let the window meet the pages that stay in memory; once for each admission is enough."""
+        self._pinned_met = True
+        before = self.window.waiting
+        for page, batch in self.algorithm.pinned():
+            yield from self._meet(page, self.master.parts(page)[0], batch, True)
+        self.metrics.pinned_hits += before - self.window.waiting
 
     def _bring(self, pages: range) -> Batches:
         """Read neighbouring pages and let the window meet them."""
@@ -273,7 +282,7 @@ class Engine:
         """Read a part into memory of its own."""
         batch = self._load(part, 1)[0]
         self.metrics.pages_read += 1
-        return batch.take(pa.array(np.arange(batch.num_rows)))
+        return take_rows(batch, np.arange(batch.num_rows))
 
     def _meet(self, page: int, part: int, batch: pa.RecordBatch, last: bool) -> Batches:
         """Match the rows that wait for a page with one part of it."""
@@ -282,15 +291,15 @@ class Engine:
         sizes = (window.widest, int(self.master.index.widest[part]))
         rule = (last, self._assembler.once, algorithm.single, algorithm.done)
         counts = np.zeros(len(codes), dtype=np.int64) if algorithm.counts_matches else None
-        row, position = window.oldest if algorithm.single else window.head(page), -1
-        while row >= 0:
+        cursor = (-1, window.oldest if algorithm.single else window.head(page), -1)
+        while cursor[1] >= 0:
             room = output.room(*sizes)
             if room < 1:
                 yield from self._flush()
                 continue
-            found, missing, answered, row, position = match_page(
-                codes, page, window.chain, window.pages, window.codes, window.state,
-                (row, position), rule,
+            found, missing, answered, cursor = match_page(
+                codes, page, window.heads, window.chain, window.pages, window.codes, window.state,
+                cursor, rule,
                 output.rows[:room], output.positions[:room], output.absent[:room],
             )  # fmt: skip
             output.add(batch, found, missing, sizes)

@@ -95,17 +95,20 @@ def _lower_bound(values, value):
 
 
 @njit(cache=True)
-def match_page(part, page, chain, pages, codes, state, cursor, rule, rows, positions, absent):
-    """Match the rows that wait for ``page`` with one part of it.
+def match_page(
+    part, page, heads, chain, pages, codes, state, cursor, rule, rows, positions, absent
+):
+    """Match the rows that wait for ``page`` with one part of it; answered rows leave the chain.
 
     Parameters
     ----------
     part
         The codes of the part's rows, ascending.
-    page, chain, pages, codes, state
+    page, heads, chain, pages, codes, state
         The page's number, and the window's arrays.
     cursor
-        ``(row, position)`` to go on from; position −1 starts the row.
+        ``(previous, row, position)`` to go on from: the row before it in the chain or −1, the row,
+        and where in the part it stands; position −1 starts the row.
     rule
         ``(last, once, single, done)``: is this the page's last part; is one pair a row enough;
         is only the first row served; the state of an answered row.
@@ -118,34 +121,45 @@ def match_page(part, page, chain, pages, codes, state, cursor, rule, rows, posit
         How many pairs, how many absent rows, how many rows were answered, and the cursor; its row
         is −1 when all is done.
     """
-    row, position = cursor
+    previous, row, position = cursor
     last, once, single, done = rule
+    slot = page & (len(heads) - 1)
     found, missing, answered = 0, 0, 0
     while row >= 0:
+        finished = False
         if pages[row] == page and state[row] == WAITING:
             code = codes[row]
             if position < 0:
                 position = _lower_bound(part, code)
             while position < len(part) and part[position] == code:
                 if found == len(rows):
-                    return found, missing, answered, row, position
+                    return found, missing, answered, (previous, row, position)
                 rows[found], positions[found] = row, position
                 found += 1
                 position += 1
                 if once:
                     break
-            if last:
-                if position == 0 or part[position - 1] != code:
+            matched = position > 0 and part[position - 1] == code
+            finished = last or (once and matched)
+            if finished:
+                if not matched:
                     if missing == len(absent):
-                        return found, missing, answered, row, position
+                        return found, missing, answered, (previous, row, position)
                     absent[missing] = row
                     missing += 1
                 state[row] = done
                 answered += 1
         if single:
             break
+        if finished:
+            if previous < 0:
+                heads[slot] = chain[row]
+            else:
+                chain[previous] = chain[row]
+        else:
+            previous = row
         row, position = chain[row], -1
-    return found, missing, answered, -1, -1
+    return found, missing, answered, (-1, -1, -1)
 
 
 @njit(cache=True)

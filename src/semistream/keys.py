@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from semistream.errors import SchemaError
 from semistream.kernels import hash_bytes, hash_words
-from semistream.plain import decode, plain_type
+from semistream.plain import buffer, decode, plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +139,7 @@ def _integers(array: pa.Array) -> npt.NDArray[np.int64]:
 def _words(array: pa.Array) -> npt.NDArray[np.uint64]:
     if array.null_count:
         array = array.fill_null(0)
-    return np.frombuffer(array.buffers()[1], dtype=np.uint64)[array.offset :][: len(array)]
+    return buffer(array, 1, np.uint64)
 
 
 def _hashes(columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
@@ -153,15 +153,17 @@ def _fold(array: pa.Array, out: npt.NDArray[np.uint64]) -> None:
     """Fold one key column into the hashes; what null rows get does not matter."""
     t, kind = pa.types, array.type
     if t.is_boolean(kind) or t.is_date32(kind):
-        array = array.cast(pa.int32()).cast(pa.int64())
-        kind = array.type
-    if t.is_decimal(kind) or t.is_fixed_size_binary(kind):
-        offsets = (np.arange(len(array) + 1, dtype=np.int64) + array.offset) * (kind.bit_width // 8)
-        hash_bytes(offsets, np.frombuffer(array.buffers()[1], dtype=np.uint8), out)
+        hash_words(_words(array.cast(pa.int32()).cast(pa.int64())), out)
+    elif t.is_decimal(kind) or t.is_fixed_size_binary(kind):
+        width = kind.bit_width // 8
+        offsets = (np.arange(len(array) + 1, dtype=np.int64) + array.offset) * width
+        hash_bytes(offsets, _bytes(array, 1), out)
     elif t.is_string(kind) or t.is_binary(kind):
-        _, bounds, data = array.buffers()
-        offsets = np.frombuffer(bounds, dtype=np.int32)[array.offset :][: len(array) + 1]
-        hash_bytes(offsets, np.frombuffer(data or b"", dtype=np.uint8), out)
+        hash_bytes(buffer(array, 1, np.int32, more=1), _bytes(array, 2), out)
     else:
-        words = np.frombuffer(array.buffers()[1], dtype=np.uint64)
-        hash_words(words[array.offset :][: len(array)], out)
+        hash_words(_words(array), out)
+
+
+def _bytes(array: pa.Array, number: int) -> npt.NDArray[np.uint8]:
+    content = array.buffers()[number]
+    return np.frombuffer(b"" if content is None else content, dtype=np.uint8)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semistream.allocation import concat, select, take
 from semistream.plain import encode, plain_type
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ class Assembler:
         """Take, from rows of the master, the columns that output or comparison needs."""
         if not self._gathered:
             return []
-        index = pa.array(positions)
-        return [page.column(i).take(index) for i in self._gathered]
+        return [take(page.column(i), positions) for i in self._gathered]
 
     def assemble(
         self,
@@ -97,7 +97,7 @@ class Assembler:
             Tells of which rows further pairs will come.
         """
         rows = _joined(pairs.rows)
-        right = [pa.concat_arrays(pieces) for pieces in zip(*pairs.right, strict=True)]
+        right = [concat(pieces) for pieces in zip(*pairs.right, strict=True)]
         absent = pairs.absent
         if confirmed is not None and len(rows):
             rows, right, lost = self._compare(left, rows, right, confirmed, unfinished)
@@ -118,7 +118,7 @@ class Assembler:
         lost = rows[:0]
         if not equal.all():
             refuted = np.unique(rows[~equal])
-            right = [column.filter(pa.array(equal)) for column in right]
+            right = [select(column, pa.array(equal)) for column in right]
             rows = rows[equal]
             known = confirmed[refuted] | np.isin(refuted, rows) | unfinished(refuted)
             lost = refuted[~known]
@@ -132,8 +132,8 @@ class Assembler:
     def _equal(
         self, left: pa.RecordBatch, rows: Rows, right: list[pa.Array]
     ) -> npt.NDArray[np.bool_]:
-        keys, index = self.spec.master.keys, pa.array(rows)
-        ours = keys.canonical([left.column(i).take(index) for i in self._keys])
+        keys = self.spec.master.keys
+        ours = keys.canonical([take(left.column(i), rows) for i in self._keys])
         theirs = keys.canonical(right[len(self.spec.payload) :])
         equal = np.ones(len(rows), dtype=np.bool_)
         for a, b in zip(ours, theirs, strict=True):
@@ -150,15 +150,15 @@ class Assembler:
             return
         if how == "left" and len(alone):
             right = self._with_nulls(right, len(alone))
-        index = pa.array(np.concatenate([matched, alone]) if len(alone) else matched)
-        columns = [column.take(index) for column in left.columns]
+        index = np.concatenate([matched, alone]) if len(alone) else matched
+        columns = [take(column, index) for column in left.columns]
         yield from self._encoded([*columns, *right])
 
     def _with_nulls(self, right: list[pa.Array], count: int) -> list[pa.Array]:
         page = self.spec.master.page_schema
         kinds = [plain_type(page.field(name).type) for name in self.spec.payload]
         given = right or [pa.array([], kind) for kind in kinds]
-        return [pa.concat_arrays([a, pa.nulls(count, a.type)]) for a in given]
+        return [concat([a, pa.nulls(count, a.type)]) for a in given]
 
     def _encoded(self, columns: list[pa.Array]) -> Iterator[pa.RecordBatch]:
         """Give the columns in the types of the output, in halves where a dictionary is too large.

@@ -1,24 +1,38 @@
 """Plain Arrow: the types that the engine holds, and how many bytes a row of them takes.
 
-Dictionaries, views and run-end encoding share memory between rows, so a bounded window cannot
-own them: what one row keeps alive has no bound. They are decoded where rows enter (pages, window)
-and encoded again where rows leave, so that the output has exactly the types that went in.
+Dictionaries, views, run-end encoding and dense unions share memory between rows, so a bounded
+window cannot own them: what one row keeps alive has no bound. They are decoded where rows enter
+(pages, window) and encoded again where rows leave, so that the output has exactly the types that
+went in. Both ways go down into nested types by hand: Arrow's own casts lack many of these pairs,
+and Arrow 26 casts a list view with nulls to a list with the wrong offsets.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.errors import SchemaError
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-__all__ = ["decode", "encode", "plain_schema", "plain_type", "row_bytes", "row_width"]
+    import numpy.typing as npt
+
+__all__ = ["buffer", "decode", "encode", "plain_schema", "plain_type", "row_bytes", "row_width"]
 
 _SAME = {
     pa.string_view(): pa.string(),
     pa.binary_view(): pa.binary(),
+}
+_LISTS = {
+    pa.lib.Type_LIST: pa.ListArray,
+    pa.lib.Type_LARGE_LIST: pa.LargeListArray,
+}
+_VIEWS = {
+    pa.lib.Type_LIST_VIEW: pa.ListViewArray,
+    pa.lib.Type_LARGE_LIST_VIEW: pa.LargeListViewArray,
 }
 
 
@@ -31,57 +45,59 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     ListType(list<item: string>)
     """
     t = pa.types
-    if kind in _SAME:
-        return _SAME[kind]
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = plain_type(kind.storage_type)
+        return kind if storage == kind.storage_type else storage
     if t.is_dictionary(kind) or t.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     if t.is_struct(kind):
-        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+        return pa.struct([_plain_field(field) for field in kind])
     if t.is_map(kind):
-        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type), kind.keys_sorted)
+        return pa.map_(
+            _plain_field(kind.key_field), _plain_field(kind.item_field), kind.keys_sorted
+        )
     if t.is_fixed_size_list(kind):
-        return pa.list_(_plain_item(kind), kind.list_size)
+        return pa.list_(_plain_field(kind.value_field), kind.list_size)
     if t.is_large_list(kind) or t.is_large_list_view(kind):
-        return pa.large_list(_plain_item(kind))
+        return pa.large_list(_plain_field(kind.value_field))
     if t.is_list(kind) or t.is_list_view(kind):
-        return pa.list_(_plain_item(kind))
-    return kind
+        return pa.list_(_plain_field(kind.value_field))
+    if t.is_union(kind):
+        return pa.sparse_union([_plain_field(field) for field in kind], kind.type_codes)
+    return _SAME.get(kind, kind)
 
 
-def _plain_item(kind: pa.DataType) -> pa.Field:
-    if _is_list_view(kind.value_type):
-        msg = f"{kind}: a list view inside a list is not supported; cast it to a list first."
-        raise SchemaError(msg)
-    return kind.value_field.with_type(plain_type(kind.value_type))
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(plain_type(field.type))
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Give ``schema`` with every field in its plain type."""
-    return pa.schema([field.with_type(plain_type(field.type)) for field in schema])
+    return pa.schema([_plain_field(field) for field in schema])
 
 
 def decode(array: pa.Array) -> pa.Array:
-    """Bring an array into its plain type; most arrays come back as they are."""
-    if pa.types.is_run_end_encoded(array.type):
+    """Bring an array into its plain type; most arrays come back as they are.
+
+    Examples
+    --------
+    >>> decode(pa.array(["a", "b", "a"]).dictionary_encode()).to_pylist()
+    ['a', 'b', 'a']
+    """
+    t, kind, target = pa.types, array.type, plain_type(array.type)
+    if target == kind:
+        return array
+    if isinstance(kind, pa.BaseExtensionType):
+        return decode(array.storage)
+    if t.is_run_end_encoded(kind):
         return decode(pc.run_end_decode(array))
-    if _is_list_view(array.type):
-        return _decode_list_view(array)
-    target = plain_type(array.type)
-    return array if target == array.type else array.cast(target)
-
-
-def _is_list_view(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
-
-
-def _decode_list_view(array: pa.Array) -> pa.Array:
-    # Not by cast: Arrow 26 casts a list view with nulls to a list with the wrong offsets.
-    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    kind, mask = plain_type(array.type), array.is_null() if array.null_count else None
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    build = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
-    items, index = decode(array.flatten()), pa.int64() if build is pa.LargeListArray else pa.int32()
-    return build.from_arrays(pa.array(offsets, index), items, type=kind, mask=mask)
+    if t.is_dictionary(kind):
+        return decode(array.dictionary).take(array.indices)
+    if t.is_dense_union(kind):
+        return _sparse(array, target)
+    if not t.is_nested(kind):
+        return array.cast(target)
+    return _rebuilt(array, target, lambda child, _: decode(child))
 
 
 def encode(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -95,20 +111,25 @@ def encode(array: pa.Array, kind: pa.DataType) -> pa.Array:
     t = pa.types
     if array.type == kind:
         return array
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, encode(array, kind.storage_type))
     if t.is_dictionary(kind):
         return _encode_dictionary(array, kind)
     if t.is_run_end_encoded(kind):
-        return pc.run_end_encode(encode(array, kind.value_type), run_end_type=kind.run_end_type)
-    if t.is_struct(kind):
-        children = [encode(array.field(i), kind[i].type) for i in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
-    if t.is_map(kind) or t.is_nested(kind):
-        return _encode_list(array, kind)
-    return array.cast(kind)
+        return _encode_runs(array, kind)
+    if t.is_dense_union(kind):
+        return _dense(array, kind)
+    if not t.is_nested(kind):
+        return array.cast(kind)
+    return _rebuilt(array, kind, encode)
 
 
 def _encode_dictionary(array: pa.Array, kind: pa.DictionaryType) -> pa.DictionaryArray:
-    values = array.dictionary_encode()
+    try:
+        values = array.dictionary_encode()
+    except pa.ArrowNotImplementedError:  # nested types, extensions: a dictionary of every value
+        indices = pa.array(np.arange(len(array)), mask=np.asarray(array.is_null()))
+        values = pa.DictionaryArray.from_arrays(indices, array)
     return pa.DictionaryArray.from_arrays(
         values.indices.cast(kind.index_type),
         encode(values.dictionary, kind.value_type),
@@ -116,43 +137,136 @@ def _encode_dictionary(array: pa.Array, kind: pa.DictionaryType) -> pa.Dictionar
     )
 
 
-def _encode_list(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _encode_runs(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        runs = pc.run_end_encode(array, run_end_type=kind.run_end_type)
+    except pa.ArrowNotImplementedError:  # nested types, extensions: each value is a run
+        ends = pa.array(np.arange(1, len(array) + 1)).cast(kind.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(ends, encode(array, kind.value_type), type=kind)
+    values = encode(runs.values, kind.value_type)
+    return pa.RunEndEncodedArray.from_arrays(runs.run_ends, values, type=kind)
+
+
+def _rebuilt(
+    array: pa.Array, kind: pa.DataType, convert: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """Make a nested array of type ``kind``, its children converted from those of ``array``."""
     t, mask = pa.types, array.is_null() if array.null_count else None
-    if t.is_map(kind):
-        keys, items = encode(array.keys, kind.key_type), encode(array.items, kind.item_type)
-        return pa.MapArray.from_arrays(array.offsets, keys, items, type=kind, mask=mask)
-    values = encode(array.values, kind.value_type)
+    if t.is_struct(kind):
+        children = [convert(array.field(i), kind[i].type) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    if t.is_union(kind):
+        children = [convert(array.field(i), kind[i].type) for i in range(kind.num_fields)]
+        types = pa.py_buffer(_type_ids(array).tobytes())
+        return pa.Array.from_buffers(kind, len(array), [None, types], children=children)
     if t.is_fixed_size_list(kind):
-        return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=mask)
-    if t.is_list(kind):
-        return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=mask)
-    if t.is_large_list(kind):
-        return pa.LargeListArray.from_arrays(array.offsets, values, type=kind, mask=mask)
-    view = pa.ListViewArray if t.is_list_view(kind) else pa.LargeListViewArray
-    sizes = pc.subtract(array.offsets[1:], array.offsets[:-1])
-    return view.from_arrays(array.offsets[:-1], sizes, values, type=kind, mask=mask)
+        items = convert(_fixed_items(array), kind.value_type)
+        return pa.FixedSizeListArray.from_arrays(items, type=kind, mask=mask)
+    bounds, items = _items(array)
+    if t.is_map(kind):
+        keys, values = (convert(items.field(i), kind.field(0).type[i].type) for i in (0, 1))
+        return pa.MapArray.from_arrays(
+            pa.array(bounds, pa.int32()), keys, values, type=kind, mask=mask
+        )
+    return _list(bounds, convert(items, kind.value_type), kind, mask)
+
+
+def _list(
+    bounds: npt.NDArray[np.int64], items: pa.Array, kind: pa.DataType, mask: pa.Array | None
+) -> pa.Array:
+    large = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
+    offsets = pa.array(bounds, pa.int64() if large else pa.int32())
+    if kind.id in _LISTS:
+        return _LISTS[kind.id].from_arrays(offsets, items, type=kind, mask=mask)
+    sizes = pa.array(np.diff(bounds), offsets.type)
+    return _VIEWS[kind.id].from_arrays(offsets[:-1], sizes, items, type=kind, mask=mask)
+
+
+def _items(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Give the items of a list, list view or map, and where each value's items begin and end.
+
+    Only the items of these values: of a slice, not those of the array that it was cut from.
+    """
+    if array.type.id in _VIEWS:
+        lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+        return np.append(0, np.cumsum(lengths, dtype=np.int64)), array.flatten()
+    if not len(array):
+        return np.zeros(1, dtype=np.int64), array.values.slice(0, 0)
+    bounds = array.offsets.to_numpy().astype(np.int64)
+    start = int(bounds[0])
+    return bounds - start, array.values.slice(start, int(bounds[-1]) - start)
+
+
+def _fixed_items(array: pa.Array) -> pa.Array:
+    size = array.type.list_size
+    return array.values.slice(array.offset * size, len(array) * size)
+
+
+def buffer(array: pa.Array, number: int, dtype: type, more: int = 0) -> npt.NDArray[Any]:
+    """Give one of an array's buffers as NumPy sees it, cut to its rows and ``more``.
+
+    Examples
+    --------
+    >>> buffer(pa.array([1, 2, 3]).slice(1), 1, np.int64).tolist()
+    [2, 3]
+    """
+    content = array.buffers()[number]  # an empty array may have none
+    values = np.frombuffer(b"" if content is None else content, dtype=dtype)
+    return values[array.offset :][: len(array) + more]
+
+
+def _type_ids(array: pa.Array) -> npt.NDArray[np.int8]:
+    return buffer(array, 1, np.int8)  # not `type_codes`: it ignores that the array is a slice
+
+
+def _sparse(array: pa.UnionArray, kind: pa.SparseUnionType) -> pa.Array:
+    types, offsets = _type_ids(array), buffer(array, 2, np.int32)
+    children = []
+    for i, code in enumerate(kind.type_codes):
+        mine = pa.array(offsets, mask=types != code)
+        children.append(decode(array.field(i).take(mine)))
+    buffers = [None, pa.py_buffer(types.tobytes())]
+    return pa.Array.from_buffers(kind, len(array), buffers, children=children)
+
+
+def _dense(array: pa.Array, kind: pa.DenseUnionType) -> pa.Array:
+    types = _type_ids(array)
+    offsets = np.zeros(len(array), dtype=np.int32)
+    children = []
+    for i, code in enumerate(kind.type_codes):
+        mine = np.flatnonzero(types == code)
+        offsets[mine] = np.arange(len(mine))
+        children.append(encode(array.field(i).take(pa.array(mine)), kind[i].type))
+    buffers = [None, pa.py_buffer(types.tobytes()), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(kind, len(array), buffers, children=children)
 
 
 def row_width(kind: pa.DataType) -> int | None:
-    """Give the bytes that each value of a plain type takes, or None where they vary."""
+    """Give the bytes that each value of a plain type takes, or None where they vary.
+
+    A validity bit counts for each child of a nested type; that of the value itself does not.
+    """
     t = pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return row_width(kind.storage_type)
     if t.is_null(kind):
         return 0
-    if t.is_struct(kind):
-        return _total([row_width(field.type) for field in kind])
+    if t.is_struct(kind) or t.is_union(kind):
+        widths = [row_width(field.type) for field in kind]
+        known = [width for width in widths if width is not None]
+        own = _bits(len(widths)) + t.is_union(kind)  # a union has a byte that tells the child
+        return sum(known) + own if len(known) == len(widths) else None
     if t.is_fixed_size_list(kind):
         item = row_width(kind.value_type)
-        return None if item is None else item * kind.list_size
+        return None if item is None else item * kind.list_size + _bits(kind.list_size)
     if t.is_primitive(kind) or t.is_fixed_size_binary(kind) or t.is_decimal(kind):
-        return max(1, int(kind.bit_width) // 8)
+        return -(-int(kind.bit_width) // 8)
     return None
 
 
-def _total(widths: list[int | None]) -> int | None:
-    known = [width for width in widths if width is not None]
-    return sum(known) if len(known) == len(widths) else None
+def _bits(count: Any) -> Any:  # noqa: ANN401 - a number, or an array of them
+    """Give the bytes of so many validity bits."""
+    return (count + 7) // 8
 
 
 def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
@@ -164,7 +278,7 @@ def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     >>> row_bytes(batch).tolist()
     [16, 23]
     """
-    total = np.full(batch.num_rows, (batch.num_columns + 7) // 8, dtype=np.int64)
+    total = np.full(batch.num_rows, _bits(batch.num_columns), dtype=np.int64)
     for column in batch.columns:
         total += _value_bytes(column)
     return total
@@ -176,22 +290,25 @@ def _value_bytes(array: pa.Array) -> npt.NDArray[np.int64] | int:
         return width
     if isinstance(kind, pa.BaseExtensionType):
         return _value_bytes(array.storage)
-    if t.is_struct(kind):
-        parts = [_value_bytes(array.field(i)) for i in range(kind.num_fields)]
-        return sum(parts[1:], start=np.broadcast_to(parts[0], len(array)).astype(np.int64))
+    if t.is_struct(kind) or t.is_union(kind):
+        own = _bits(kind.num_fields) + t.is_union(kind)
+        total = np.full(len(array), own, dtype=np.int64)
+        for i in range(kind.num_fields):
+            total += _value_bytes(array.field(i))
+        return total
     if t.is_fixed_size_list(kind):
-        return _items_bytes(array.flatten(), np.arange(len(array) + 1) * kind.list_size)
+        bounds = np.arange(len(array) + 1, dtype=np.int64) * kind.list_size
+        return _items_bytes(_fixed_items(array), bounds)
     if t.is_list(kind) or t.is_large_list(kind) or t.is_map(kind):
-        return _items_bytes(array.values, array.offsets.to_numpy(zero_copy_only=False)) + 8
-    if t.is_union(kind):
-        return -(-int(array.nbytes) // max(1, len(array)))
-    lengths = pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    offset = 8 if kind in {pa.large_string(), pa.large_binary()} else 4
-    return np.asarray(lengths, dtype=np.int64) + offset
+        bounds, items = _items(array)
+        return _items_bytes(items, bounds) + 8
+    offset = np.int64 if kind in {pa.large_string(), pa.large_binary()} else np.int32
+    lengths = np.diff(buffer(array, 1, offset, more=1)).astype(np.int64)
+    return lengths + np.dtype(offset).itemsize
 
 
-def _items_bytes(values: pa.Array, offsets: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+def _items_bytes(values: pa.Array, bounds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     each = np.broadcast_to(_value_bytes(values), len(values))
-    before = np.concatenate([[0], np.cumsum(each)])
-    sums: npt.NDArray[np.int64] = before[offsets[1:]] - before[offsets[:-1]]
+    before = np.append(0, np.cumsum(each, dtype=np.int64))
+    sums: npt.NDArray[np.int64] = before[bounds[1:]] - before[bounds[:-1]] + _bits(np.diff(bounds))
     return sums

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from semistream.allocation import concat, select
 from semistream.kernels import GONE, WAITING, chain_pages, first_waiting
 from semistream.plain import row_width
 
@@ -41,7 +42,9 @@ class Chunk:
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Chunk:
         """Give the rows for which ``keep`` holds."""
-        rows = self.rows.filter(pa.array(keep))
+        chosen = pa.array(keep)
+        columns = [select(column, chosen) for column in self.rows.columns]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self.rows.schema)
         return Chunk(rows, self.codes[keep], self.pages[keep], self.sizes[keep])
 
 
@@ -109,7 +112,7 @@ class Window:
         self.pages = np.empty(0, dtype=np.int32)
         self.state = np.empty(0, dtype=np.uint8)
         self.chain = np.empty(0, dtype=np.int32)
-        self._heads = np.full(1, -1, dtype=np.int32)
+        self.heads = np.full(1, -1, dtype=np.int32)
         self._oldest = 0
         self._ends: list[int] = []  # where each admission's rows end
         self._arrivals: list[tuple[float, int]] = []  # when it came: time, stream rows until then
@@ -126,7 +129,7 @@ class Window:
     @property
     def nbytes(self) -> int:
         """Bytes held now."""
-        arrays = (self.codes, self.pages, self.state, self.chain, self._heads, self._sizes)
+        arrays = (self.codes, self.pages, self.state, self.chain, self.heads, self._sizes)
         columns = sum(int(column.get_total_buffer_size()) for column in self._columns)
         return sum(a.nbytes for a in arrays) + columns
 
@@ -153,7 +156,7 @@ class Window:
 
     def head(self, page: int) -> int:
         """Give the first row of the chain that holds this page's rows, −1 where it is empty."""
-        return int(self._heads[page & (len(self._heads) - 1)])
+        return int(self.heads[page & (len(self.heads) - 1)])
 
     @property
     def oldest(self) -> int:
@@ -218,9 +221,7 @@ class Window:
         # One column at a time, so that only one has two copies.
         for i, new in enumerate(rows.columns):
             old = self._columns[i]
-            self._columns[i] = pa.concat_arrays(
-                [old.filter(keep) if keep is not None else old, new]
-            )
+            self._columns[i] = concat([old if keep is None else select(old, keep), new])
 
     def _move_bounds(
         self, keep: npt.NDArray[np.bool_], end: int, arrival: tuple[float, int]
@@ -234,10 +235,10 @@ class Window:
     def _chain(self) -> None:
         wanted = min(self._pages_of_master, len(self))
         slots = 1 << max(0, (wanted - 1).bit_length())
-        if slots != len(self._heads):
-            self._heads = np.empty(slots, dtype=np.int32)
+        if slots != len(self.heads):
+            self.heads = np.empty(slots, dtype=np.int32)
         self.chain = np.empty(len(self), dtype=np.int32)
-        chain_pages(self.pages, self.state, self._heads, self.chain)
+        chain_pages(self.pages, self.state, self.heads, self.chain)
 
 
 def _joined(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from semistream.algorithms.hybridjoin import Hybridjoin
+from semistream.allocation import take_rows
 from semistream.cache import Cache
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pyarrow as pa
 
     from semistream.plan import Plan, Task
 
@@ -85,7 +86,7 @@ class Cachejoin(Hybridjoin):
     def _stage(
         self, page: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
     ) -> None:
-        chosen = page.take(pa.array(rows))
+        chosen = take_rows(page, rows)
         if self._cache.claimed + self._cache.price(chosen) > self._capacity:
             self._epoch()
         if self._cache.claimed + self._cache.price(chosen) <= self._capacity:

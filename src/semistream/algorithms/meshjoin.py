@@ -75,7 +75,7 @@ class Meshjoin(Algorithm):
         """Split the budget: a disk buffer of b pages, output, and the window."""
         sizes = {"tuned": tuned_buffer(task.memory), "default": _DEFAULT_BUFFER}
         wanted = sizes[buffer] if buffer in sizes else parse_bytes(buffer, "buffer")
-        b = min(max(1, round(wanted / task.page_bytes)), max(1, task.spec.master.pages))
+        b = min(max(1, round(wanted / max(1, task.page_bytes))), max(1, task.spec.master.pages))
         parts = task.fixed(b)
         rows = task.cost.rows(task.memory - sum(parts.values()), task.stream_row)
         w = max(0, rows) * b // max(1, task.spec.master.pages)

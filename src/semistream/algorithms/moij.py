@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from semistream.algorithms.hybridjoin import Hybridjoin
+from semistream.allocation import take_rows
 from semistream.cache import Cache
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pyarrow as pa
 
     from semistream.plan import Plan, Task
 
@@ -78,13 +79,13 @@ class Moij(Hybridjoin):
         if not len(matched):
             return
         codes = page.column(0).to_numpy()
-        firsts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
+        firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
         m = np.diff(firsts, append=len(codes))
         v_r = self._cache.cost(1, page.nbytes / page.num_rows)
         wins = counts[firsts] * self._v_s > m * v_r
         if wins.any():
             rows = np.flatnonzero(np.repeat(wins, m))
-            self._stage(page.take(pa.array(rows)), counts[np.repeat(firsts[wins], m[wins])])
+            self._stage(take_rows(page, rows), counts[np.repeat(firsts[wins], m[wins])])
 
     def _stage(self, rows: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
         """Note rows for the cache and take their memory from the window's next input (line 25)."""

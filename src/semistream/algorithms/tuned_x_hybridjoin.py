@@ -35,8 +35,8 @@ class TunedXHybridjoin(XHybridjoin):
     From the paper: k and l as separate sizes, tuned. Decided here: the paper tunes by a model of
     one known Zipf distribution; without one, l is chosen from the counts of the pages, anew as they
     change, so that the fewest pages are read for a stream row (`page_reads`), and the window gets
-    what the pinned pages leave. k is chosen as the pages that 128 KB hold: below that size a read
-    costs mostly its fixed part.
+    what the pinned pages leave. k is chosen as the pages that 128 KB hold, or an eighth of the budget:
+    below that size a read costs mostly its fixed part.
 
     References
     ----------
@@ -58,7 +58,8 @@ class TunedXHybridjoin(XHybridjoin):
         **_: Any,  # noqa: ANN401
     ) -> Plan:
         """Split the budget: k pages, l pages, counters, output, and the window."""
-        k = positive("k", k) if k is not None else max(1, _SWAPPABLE // max(1, task.page_bytes))
+        chosen = min(_SWAPPABLE, task.memory // 8) // max(1, task.page_bytes)
+        k = positive("k", k) if k is not None else max(1, chosen)
         k = min(k, max(1, task.spec.master.pages))
         fixed = positive("l", l) if l is not None else 0
         parts = cls.components(task, pinned, swappable=k, non_swappable=max(1, fixed))
@@ -141,5 +142,8 @@ def page_reads(share: npt.NDArray[np.float64], window_rows: float) -> float:
 
 def _grouped(share: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Give (how many pages, their mean share) for groups of pages of about the same share."""
-    groups = np.array_split(share, min(len(share), _CLASSES))
-    return np.array([(len(group), group.mean()) for group in groups]).reshape(-1, 2)
+    if not len(share):
+        return np.empty((0, 2))
+    starts = np.unique(np.linspace(0, len(share), _CLASSES + 1, dtype=np.int64)[:-1])
+    sizes = np.diff(starts, append=len(share))
+    return np.column_stack([sizes, np.add.reduceat(share, starts) / sizes])

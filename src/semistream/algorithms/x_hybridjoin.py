@@ -83,7 +83,8 @@ class XHybridjoin(Hybridjoin):
     def admitting(self, chunk: Chunk) -> None:
         """Count for which pages rows come."""
         if self._by_count:
-            np.add.at(self._counts, chunk.pages, 1)
+            seen = np.bincount(chunk.pages, minlength=len(self._counts))
+            self._counts += seen.astype(np.uint32)
         self._counted += len(chunk)
 
     def admitted(self) -> None:

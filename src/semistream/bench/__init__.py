@@ -1,0 +1,1 @@
+"""Benchmarks: measuring, storing and showing, each by itself."""

@@ -1,0 +1,56 @@
+"""What a figure was measured on."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+__all__ = ["anonymous_bytes", "describe", "resident_bytes"]
+
+
+def describe() -> dict[str, object]:
+    """Give the machine, its versions and its load, for a record of results."""
+    packages = ("semistream", "numpy", "pyarrow", "numba")
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load": os.getloadavg(),
+        "versions": {name: version(name) for name in packages},
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if "model name" in line), "unknown")
+
+
+def anonymous_bytes() -> int:
+    """Give the anonymous memory of this process: what it holds, files that it maps apart."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+def resident_bytes(path: Path) -> int:
+    """Give how much of a file the operating system holds in memory."""
+    size = path.stat().st_size
+    if not size:
+        return 0
+    with path.open("rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE) as data:
+        pages = -(-size // mmap.PAGESIZE)
+        held = (ctypes.c_ubyte * pages)()
+        start = ctypes.addressof(ctypes.c_char.from_buffer(data))
+        libc = ctypes.CDLL(None, use_errno=True)
+        failed = libc.mincore(ctypes.c_void_p(start), ctypes.c_size_t(size), held)
+    return -1 if failed else sum(page & 1 for page in bytes(held)) * mmap.PAGESIZE
