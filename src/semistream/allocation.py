@@ -11,6 +11,7 @@ the budget. A mapping costs its page faults, one to two percent of a join's time
 from __future__ import annotations
 
 import ctypes
+import mmap
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["concat", "give_back_memory", "select", "take", "take_rows"]
+__all__ = [
+    "concat",
+    "concat_rows",
+    "give_back_memory",
+    "private_memory",
+    "select",
+    "take",
+    "take_rows",
+]
 
 _POOL = pa.system_memory_pool()
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
@@ -41,6 +50,11 @@ def give_back_memory() -> None:
     mallopt(_M_TRIM_THRESHOLD, _LARGE)
 
 
+def private_memory(size: int) -> mmap.mmap:
+    """Give zeroed memory of this process alone; without the flags, children would share it."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 def take(array: pa.Array, rows: npt.NDArray[np.integer]) -> pa.Array:
     """Give the values at these rows, which must exist."""
     return pc.take(array, pa.array(rows), boundscheck=False, memory_pool=_POOL)
@@ -50,6 +64,13 @@ def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.integer]) -> pa.Record
     """Give these rows of a batch, in memory of their own."""
     columns = [take(column, rows) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def concat_rows(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Give all rows in one batch."""
+    schema = batches[0].schema
+    columns = [concat([batch.column(i) for batch in batches]) for i in range(len(schema))]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def select(array: pa.Array, keep: pa.Array) -> pa.Array:

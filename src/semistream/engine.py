@@ -56,7 +56,7 @@ class Engine:
         self.master = task.spec.master
         self.metrics = Metrics()
         self.reader = self.master.reader(int(plan.settings.get("buffer_pages", 1)))
-        self.window = Window(self.spec.plain_stream, plan.components["window"], self.master.pages)
+        self.window = Window(self.spec.plain_stream, plan.components["window"], task.cost)
         self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
         self._assembler = Assembler(self.spec)
         self._output = Output(self._assembler, plan.components["output"], task.output_rows)
@@ -268,10 +268,16 @@ class Engine:
                 yield from self._meet(page, part, batch, True)
             return
         for page in pages:
-            parts_of_page = self.master.parts(page)
-            for part in parts_of_page:
-                batch = self._load(part, 1)[0]
-                yield from self._meet(page, part, batch, part == parts_of_page[-1])
+            yield from self._bring_parts(page)
+
+    def _bring_parts(self, page: int) -> Batches:
+        """Read a page part by part: its one join value is larger than the disk buffer."""
+        parts = self.master.parts(page)
+        if self._assembler.once:
+            parts = parts[:1]  # all parts have the same code: the first one tells
+        for part in parts:
+            batch = self._load(part, 1)[0]
+            yield from self._meet(page, part, batch, part == parts[-1])
 
     def _load(self, part: int, count: int) -> list[pa.RecordBatch]:
         batches = self.reader.load(part, count)

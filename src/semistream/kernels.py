@@ -18,6 +18,7 @@ __all__ = [
     "bloom_test",
     "chain_pages",
     "chain_values",
+    "compact",
     "first_waiting",
     "hash_bytes",
     "hash_words",
@@ -126,8 +127,8 @@ def match_page(
     slot = page & (len(heads) - 1)
     found, missing, answered = 0, 0, 0
     while row >= 0:
-        finished = False
-        if pages[row] == page and state[row] == WAITING:
+        mine = pages[row] == page and state[row] == WAITING
+        if mine:
             code = codes[row]
             if position < 0:
                 position = _lower_bound(part, code)
@@ -139,10 +140,8 @@ def match_page(
                 position += 1
                 if once:
                     break
-            matched = position > 0 and part[position - 1] == code
-            finished = last or (once and matched)
-            if finished:
-                if not matched:
+            if last:
+                if position == 0 or part[position - 1] != code:
                     if missing == len(absent):
                         return found, missing, answered, (previous, row, position)
                     absent[missing] = row
@@ -151,7 +150,7 @@ def match_page(
                 answered += 1
         if single:
             break
-        if finished:
+        if mine and last:
             if previous < 0:
                 heads[slot] = chain[row]
             else:
@@ -160,6 +159,16 @@ def match_page(
             previous = row
         row, position = chain[row], -1
     return found, missing, answered, (-1, -1, -1)
+
+
+@njit(cache=True)
+def compact(values, state):
+    """Move the rows that are not gone together, in place and in order."""
+    end = 0
+    for row in range(len(state)):
+        if state[row] != GONE:
+            values[end] = values[row]
+            end += 1
 
 
 @njit(cache=True)

@@ -21,7 +21,7 @@ __all__ = ["MemoryUse", "Plan", "Task", "TooSmall"]
 
 _VARIABLE_ROW = 64  # bytes a stream row is taken to have where its columns vary in width
 _LEAST_WINDOW_ROWS = 64
-_LARGEST_OUTPUT = 8 << 20
+_LARGEST_OUTPUT = 4 << 20
 _MOST_OUTPUT_ROWS = 1 << 16
 
 
@@ -96,7 +96,8 @@ class Task:
     @property
     def cost(self) -> RowCost:
         """What the window pays for a row."""
-        return RowCost.of(self.spec.plain_stream)
+        master = self.spec.master
+        return RowCost.of(self.spec.plain_stream, master.pages, master.keys.exact)
 
     @property
     def stream_row(self) -> int:
@@ -106,7 +107,7 @@ class Task:
     @property
     def window_row(self) -> float:
         """Bytes that the window pays for a stream row."""
-        return self.cost.fixed + self.cost.factor * self.stream_row
+        return self.cost.fixed + self.cost.factor * self.stream_row + 8
 
     @property
     def page_bytes(self) -> int:

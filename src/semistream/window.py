@@ -4,18 +4,20 @@ One column a stream column, the rows in order of arrival (so the papers' queue Q
 the rows and needs no memory of its own), each with its code, its page and its state. Rows are
 chained by *page*, not by key: the master is sorted, so the page of a row is known when it arrives,
 and a page, when it comes, finds exactly the rows that wait for it: those that match and those that
-it proves absent. Admitting a chunk drops the rows that are gone, appends the chunk and chains anew.
+it proves absent. Admitting a chunk moves the rows that are left together, in place, appends the
+chunk and chains anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from semistream.allocation import concat, select
+from semistream.allocation import select
+from semistream.columns import Arena, make_column
 from semistream.kernels import GONE, WAITING, chain_pages, first_waiting
 from semistream.plain import row_width
 
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = ["Chunk", "RowCost", "Window"]
-
-_T = TypeVar("_T", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -50,41 +50,48 @@ class Chunk:
 
 @dataclass(frozen=True)
 class RowCost:
-    """What the window pays for a row: ``fixed`` bytes, and ``factor`` for each byte of the row.
+    """What the window pays for rows.
 
-    Code, page, state and chain take 17 bytes, the heads at most 8, sizes 4, the mark of a confirmed
-    match 1. While a chunk is admitted, the column at work exists three times (as it was, without
-    the rows that are gone, with the chunk), and a chunk of a quarter of the window, with its codes,
-    waits beside it.
+    A row takes ``fixed`` bytes and ``factor`` for each byte of its own; heads take at most 8 bytes
+    a row, and at most 8 a page of the master. Code, page, state and chain are 17 of the fixed
+    bytes, nulls 9/8 a column; the rest is a chunk of a quarter of the window that waits for
+    admission, with its codes. Columns of varying width are made anew at each admission and then
+    exist three times: as they were, without the rows that are gone, and with the chunk.
 
     Examples
     --------
-    >>> RowCost.of(pa.schema([("key", pa.int64()), ("sale", pa.int64()), ("n", pa.int32())]))
-    RowCost(width=21, fixed=50.0, factor=1.25)
+    >>> sales = pa.schema([("key", pa.int64()), ("sale", pa.int64()), ("n", pa.int32())])
+    >>> cost = RowCost.of(sales, pages=2000, exact=True)
+    >>> cost, cost(100_000, 100_000 * cost.width), cost.rows(1 << 20, cost.width)
+    (RowCost(width=21, fixed=28.375, factor=1.25, heads=2000), 5478500, 18902)
     """
 
     width: int | None
     """Bytes of every row, or None where they vary."""
     fixed: float
     factor: float
+    heads: int
+    """Pages of the master."""
 
     @classmethod
-    def of(cls, schema: pa.Schema) -> RowCost:
-        """Give the cost of a row of this (plain) schema."""
+    def of(cls, schema: pa.Schema, pages: int, exact: bool) -> RowCost:
+        """Give the cost of a row of this (plain) schema; exact keys need no mark of a match."""
         widths = [row_width(field.type) for field in schema]
         known = [width for width in widths if width is not None]
+        fixed = 25.0 + (0 if exact else 1) + 1.125 * len(schema)
         if len(known) < len(widths):
-            return cls(None, fixed=38.0, factor=3.25)
-        total = sum(known) + (len(known) + 7) // 8
-        return cls(total, fixed=34.0 + 2 * max(8, *known, 0), factor=1.25)
+            return cls(None, fixed + 4, 3.25, pages)
+        return cls(sum(known) + (len(known) + 7) // 8, fixed, 1.25, pages)
 
     def __call__(self, rows: int, row_bytes: float) -> int:
         """Give the bytes for so many rows of so many bytes in all."""
-        return int(rows * self.fixed + row_bytes * self.factor)
+        return int(rows * self.fixed + row_bytes * self.factor) + 8 * min(rows, self.heads)
 
     def rows(self, room: int, row_bytes: float) -> int:
         """Give how many rows of this size fit."""
-        return int(room // (self.fixed + self.factor * row_bytes))
+        each = self.fixed + self.factor * row_bytes
+        few = int(room // (each + 8))
+        return few if few <= self.heads else int((room - 8 * self.heads) // each)
 
 
 class Window:
@@ -96,22 +103,30 @@ class Window:
         The stream's columns, plain.
     capacity
         Bytes for everything the window needs, admission included; it may be changed.
-    pages
-        How many pages the master has.
+    cost
+        What it pays for a row.
     """
 
-    def __init__(self, schema: pa.Schema, capacity: int, pages: int) -> None:
+    def __init__(self, schema: pa.Schema, capacity: int, cost: RowCost) -> None:
         self.capacity = capacity
-        self.cost = RowCost.of(schema)
+        self.cost = cost
         self.gone = 0
         self.waiting = 0
-        self._schema, self._pages_of_master = schema, pages
-        self._columns: list[pa.Array] = [pa.array([], field.type) for field in schema]
-        self._sizes = np.empty(0, dtype=np.int32)
-        self.codes = np.empty(0, dtype=np.int64)
-        self.pages = np.empty(0, dtype=np.int32)
-        self.state = np.empty(0, dtype=np.uint8)
-        self.chain = np.empty(0, dtype=np.int32)
+        limit = cost.rows(capacity, cost.width or 0) + 1
+        self._schema = schema
+        self._columns = [make_column(field.type, limit) for field in schema]
+        self.rows = pa.RecordBatch.from_pylist([], schema=schema)
+        """All rows that are held."""
+        self._arenas = {
+            "codes": Arena(np.int64, limit),
+            "pages": Arena(np.int32, limit),
+            "state": Arena(np.uint8, limit),
+            "chain": Arena(np.int32, limit),
+            "sizes": Arena(np.int32, limit if cost.width is None else 0),
+        }
+        self.codes, self.pages, self.state, self.chain, self._sizes = (
+            arena.use(0) for arena in self._arenas.values()
+        )
         self.heads = np.full(1, -1, dtype=np.int32)
         self._oldest = 0
         self._ends: list[int] = []  # where each admission's rows end
@@ -122,16 +137,10 @@ class Window:
         return len(self.state)
 
     @property
-    def rows(self) -> pa.RecordBatch:
-        """All rows that are held."""
-        return pa.RecordBatch.from_arrays(self._columns, schema=self._schema)
-
-    @property
     def nbytes(self) -> int:
         """Bytes held now."""
-        arrays = (self.codes, self.pages, self.state, self.chain, self.heads, self._sizes)
-        columns = sum(int(column.get_total_buffer_size()) for column in self._columns)
-        return sum(a.nbytes for a in arrays) + columns
+        arrays = sum(arena.nbytes for arena in self._arenas.values())
+        return self.heads.nbytes + arrays + sum(column.nbytes for column in self._columns)
 
     @property
     def widest(self) -> int:
@@ -140,13 +149,12 @@ class Window:
 
     def fits(self, chunk: Chunk) -> bool:
         """Whether the chunk can be admitted without exceeding the capacity."""
-        held = len(self) - self.gone
-        if self.cost.width is not None:
-            return (
-                self.cost(held + len(chunk), (held + len(chunk)) * self.cost.width) <= self.capacity
-            )
+        held, width = len(self) - self.gone, self.cost.width
+        rows = held + len(chunk)
+        if width is not None:
+            return self.cost(rows, rows * width) <= self.capacity
         sizes = int(self._sizes[self.state != GONE].sum()) + int(chunk.sizes.sum())
-        return self.cost(held + len(chunk), sizes) <= self.capacity
+        return self.cost(rows, sizes) <= self.capacity
 
     def fits_now(self) -> bool:
         """Whether the rows that are held, those gone included, are within the capacity."""
@@ -201,52 +209,32 @@ class Window:
 
         ``time`` and ``count`` say when the chunk came: by the clock, and in stream rows.
         """
-        keep = self.state != GONE
-        kept = int(np.count_nonzero(keep))
-        self._sizes = self._joined_sizes(keep, chunk.sizes)
-        self._append_columns(chunk.rows, None if kept == len(self) else pa.array(keep))
-        self._move_bounds(keep, kept + len(chunk), (time, count))
-        self.codes = _joined(self.codes, keep, chunk.codes)
-        self.pages = _joined(self.pages, keep, chunk.pages)
-        self.state = _joined(self.state, keep, np.full(len(chunk), WAITING, dtype=np.uint8))
+        state, kept = self.state, len(self) - self.gone
+        self._move_bounds(kept + len(chunk), (time, count))
+        columns = [
+            column.replace(state, kept, new)
+            for column, new in zip(self._columns, chunk.rows.columns, strict=True)
+        ]
+        self.rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        self.codes = self._arenas["codes"].replace(state, kept, chunk.codes)
+        self.pages = self._arenas["pages"].replace(state, kept, chunk.pages)
+        if self.cost.width is None:
+            self._sizes = self._arenas["sizes"].replace(state, kept, chunk.sizes)
+        waiting = np.full(len(chunk), WAITING, dtype=np.uint8)
+        self.state = self._arenas["state"].replace(state, kept, waiting)  # last: others need it
         self.gone, self._oldest, self.waiting = 0, 0, self.waiting + len(chunk)
         self._chain()
 
-    def _joined_sizes(
-        self, keep: npt.NDArray[np.bool_], new: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.int32]:
-        return self._sizes if self.cost.width is not None else _joined(self._sizes, keep, new)
-
-    def _append_columns(self, rows: pa.RecordBatch, keep: pa.Array | None) -> None:
-        # One column at a time, so that only one has two copies.
-        for i, new in enumerate(rows.columns):
-            old = self._columns[i]
-            self._columns[i] = concat([old if keep is None else select(old, keep), new])
-
-    def _move_bounds(
-        self, keep: npt.NDArray[np.bool_], end: int, arrival: tuple[float, int]
-    ) -> None:
-        before = np.concatenate([[0], np.cumsum(keep)])
-        moved = before[np.asarray(self._ends, dtype=np.int64)]
-        left = np.flatnonzero(np.diff(moved, prepend=0))  # admissions that still have rows
-        self._ends = [*moved[left].tolist(), end]
+    def _move_bounds(self, end: int, arrival: tuple[float, int]) -> None:
+        counts = [np.count_nonzero(rows != GONE) for rows in np.split(self.state, self._ends)[:-1]]
+        left = np.flatnonzero(counts)  # admissions that still have rows
+        self._ends = [*np.cumsum(counts, dtype=np.int64)[left].tolist(), end]
         self._arrivals = [*(self._arrivals[i] for i in left), arrival]
 
     def _chain(self) -> None:
-        wanted = min(self._pages_of_master, len(self))
+        wanted = min(self.cost.heads, len(self))
         slots = 1 << max(0, (wanted - 1).bit_length())
         if slots != len(self.heads):
             self.heads = np.empty(slots, dtype=np.int32)
-        self.chain = np.empty(len(self), dtype=np.int32)
+        self.chain = self._arenas["chain"].use(len(self))
         chain_pages(self.pages, self.state, self.heads, self.chain)
-
-
-def _joined(
-    old: npt.NDArray[_T], keep: npt.NDArray[np.bool_], new: npt.NDArray[_T]
-) -> npt.NDArray[_T]:
-    """Give the kept old values and the new ones in one array, with one copy."""
-    kept = int(np.count_nonzero(keep))
-    out = np.empty(kept + len(new), dtype=old.dtype)
-    np.compress(keep, old, out=out[:kept])
-    out[kept:] = new
-    return out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistream.algorithms.base import Algorithm
+from semistream.allocation import concat_rows
 from semistream.cache import Cache
 
 if TYPE_CHECKING:
@@ -31,10 +32,12 @@ class Resident(Algorithm):
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         self._cache = Cache(engine.master.page_schema)
-        for part in range(engine.master.statistics.parts):
-            batch = engine.load_copy(part)
-            self._cache.stage(batch, np.zeros(batch.num_rows, dtype=np.int64), 0)
-        self._cache.epoch()
+        parts = [engine.load_copy(part) for part in range(engine.master.statistics.parts)]
+        if parts:
+            rows = concat_rows(parts)  # at once: the parts of a page are one join value
+            parts.clear()
+            self._cache.stage(rows, np.zeros(rows.num_rows, dtype=np.int64), 0)
+            self._cache.epoch()
 
     @property
     def cache(self) -> Cache:
