@@ -178,7 +178,7 @@ class Engine:
             chunk = yield from self._sift(chunk, np.zeros(len(chunk), dtype=np.bool_))
         if not len(chunk):
             return
-        while not self.window.fits(chunk):
+        while not (self.window.fits(chunk) and self.algorithm.ready(len(chunk))):
             yield from self._iterate()
         yield from self._flush()  # what was collected refers to rows that are about to move
         self.algorithm.admitting(chunk)

@@ -41,6 +41,8 @@ class Codes:
 def _canonical(name: str, kind: pa.DataType) -> pa.DataType:
     """Give the type in which keys of type ``kind`` are compared, or refuse it."""
     t, plain = pa.types, plain_type(kind)
+    if isinstance(kind, pa.BaseExtensionType):
+        plain = kind  # not comparable: what its bytes mean is not known here
     if t.is_integer(plain):
         return pa.uint64() if plain == pa.uint64() else pa.int64()
     if t.is_large_string(plain):

@@ -3,8 +3,9 @@
 Dictionaries, views, run-end encoding and dense unions share memory between rows, so a bounded
 window cannot own them: what one row keeps alive has no bound. They are decoded where rows enter
 (pages, window) and encoded again where rows leave, so that the output has exactly the types that
-went in. Both ways go down into nested types by hand: Arrow's own casts lack many of these pairs,
-and Arrow 26 casts a list view with nulls to a list with the wrong offsets.
+went in. So are extension types, which many of Arrow's kernels do not take. Both ways go down into
+nested types by hand: Arrow's own casts lack many of these pairs, and Arrow 26 casts a list view
+with nulls to a list with the wrong offsets.
 """
 
 from __future__ import annotations
@@ -46,8 +47,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     """
     t = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        storage = plain_type(kind.storage_type)
-        return kind if storage == kind.storage_type else storage
+        return plain_type(kind.storage_type)
     if t.is_dictionary(kind) or t.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     if t.is_struct(kind):
@@ -90,14 +90,24 @@ def decode(array: pa.Array) -> pa.Array:
     if isinstance(kind, pa.BaseExtensionType):
         return decode(array.storage)
     if t.is_run_end_encoded(kind):
-        return decode(pc.run_end_decode(array))
+        return _decode_runs(array)
     if t.is_dictionary(kind):
         return decode(array.dictionary).take(array.indices)
-    if t.is_dense_union(kind):
+    if _is_dense(kind):
         return _sparse(array, target)
     if not t.is_nested(kind):
         return array.cast(target)
     return _rebuilt(array, target, lambda child, _: decode(child))
+
+
+def _is_dense(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_union(kind) and kind.mode == "dense")
+
+
+def _decode_runs(array: pa.Array) -> pa.Array:
+    rows = np.arange(array.offset, array.offset + len(array))
+    runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+    return decode(array.values).take(pa.array(runs))
 
 
 def encode(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -117,7 +127,7 @@ def encode(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return _encode_dictionary(array, kind)
     if t.is_run_end_encoded(kind):
         return _encode_runs(array, kind)
-    if t.is_dense_union(kind):
+    if _is_dense(kind):
         return _dense(array, kind)
     if not t.is_nested(kind):
         return array.cast(kind)
@@ -187,14 +197,24 @@ def _items(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
     Only the items of these values: of a slice, not those of the array that it was cut from.
     """
-    if array.type.id in _VIEWS:
-        lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-        return np.append(0, np.cumsum(lengths, dtype=np.int64)), array.flatten()
     if not len(array):
         return np.zeros(1, dtype=np.int64), array.values.slice(0, 0)
+    if array.type.id in _VIEWS:
+        return _view_items(array)
     bounds = array.offsets.to_numpy().astype(np.int64)
     start = int(bounds[0])
     return bounds - start, array.values.slice(start, int(bounds[-1]) - start)
+
+
+def _view_items(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    dtype = np.int64 if pa.types.is_large_list_view(array.type) else np.int32
+    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    starts = np.where(sizes > 0, buffer(array, 1, dtype), 0).astype(np.int64)
+    bounds = np.append(0, np.cumsum(sizes, dtype=np.int64))
+    index = np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], sizes)
+    first, end = int(index.min(initial=len(array.values))), int(index.max(initial=-1)) + 1
+    items = decode(array.values.slice(first, max(0, end - first)))
+    return bounds, items.take(pa.array(index - first))
 
 
 def _fixed_items(array: pa.Array) -> pa.Array:
@@ -211,7 +231,7 @@ def buffer(array: pa.Array, number: int, dtype: type, more: int = 0) -> npt.NDAr
     [2, 3]
     """
     content = array.buffers()[number]  # an empty array may have none
-    values = np.frombuffer(b"" if content is None else content, dtype=dtype)
+    values: npt.NDArray[Any] = np.frombuffer(b"" if content is None else content, dtype=dtype)
     return values[array.offset :][: len(array) + more]
 
 
@@ -224,7 +244,7 @@ def _sparse(array: pa.UnionArray, kind: pa.SparseUnionType) -> pa.Array:
     children = []
     for i, code in enumerate(kind.type_codes):
         mine = pa.array(offsets, mask=types != code)
-        children.append(decode(array.field(i).take(mine)))
+        children.append(decode(array.field(i)).take(mine))
     buffers = [None, pa.py_buffer(types.tobytes())]
     return pa.Array.from_buffers(kind, len(array), buffers, children=children)
 
@@ -247,8 +267,6 @@ def row_width(kind: pa.DataType) -> int | None:
     A validity bit counts for each child of a nested type; that of the value itself does not.
     """
     t = pa.types
-    if isinstance(kind, pa.BaseExtensionType):
-        return row_width(kind.storage_type)
     if t.is_null(kind):
         return 0
     if t.is_struct(kind) or t.is_union(kind):
@@ -288,8 +306,6 @@ def _value_bytes(array: pa.Array) -> npt.NDArray[np.int64] | int:
     t, kind = pa.types, array.type
     if (width := row_width(kind)) is not None:
         return width
-    if isinstance(kind, pa.BaseExtensionType):
-        return _value_bytes(array.storage)
     if t.is_struct(kind) or t.is_union(kind):
         own = _bits(kind.num_fields) + t.is_union(kind)
         total = np.full(len(array), own, dtype=np.int64)

@@ -186,10 +186,9 @@ class Window:
     def _oldest_arrival(self) -> tuple[float, int]:
         return self._arrivals[int(np.searchsorted(self._ends, self.oldest, side="right"))]
 
-    @property
-    def first_end(self) -> int:
-        """Where the rows of the first admission end."""
-        return self._ends[0]
+    def end_of(self, admission: int) -> int:
+        """Give where the rows of an admission end; 0 is the first that had rows at the last one."""
+        return self._ends[admission]
 
     def leave(self, rows: int, answered: int) -> None:
         """Note that rows were answered, and how many of them left; kernels set their states."""

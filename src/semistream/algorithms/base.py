@@ -70,6 +70,10 @@ class Algorithm(ABC):
         """Give the pages that stay in memory, each with its number; they are met every round."""
         return ()
 
+    def ready(self, rows: int) -> bool:  # noqa: ARG002 - for those who pace the stream
+        """Whether so many rows may enter now, if there is room."""
+        return True
+
     def admitting(self, chunk: Chunk) -> None:
         """Note that these rows are about to enter the window."""
 

@@ -121,8 +121,7 @@ def _setting(
         bounds.append(bound.sample(grid.seconds / 2))
         for name, run in runs.items():
             samples[name].append(run.sample(grid.seconds))
-    pages = master.path / f"{master.snapshot}.pages"
-    held = resident_bytes(pages)
+    held = resident_bytes(master.path / master.manifest.name("pages"))
     return [
         Rate(
             name,

@@ -2,59 +2,75 @@
 
 A build writes to unnamed files and gives them their names when all is written, so that a process
 that dies, even by SIGKILL, leaves nothing behind. Where a file system has no unnamed files, drafts
-have names with a prefix that the next build removes.
+have names with a prefix that the next build removes. A name is never given twice, so that whoever
+has opened a file, or is about to, reads what was written with the manifest that names it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
+import re
+import tempfile
 import uuid
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Self
 
+import pyarrow as pa
+
 from semistream.errors import MasterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["Draft", "exclusive"]
+__all__ = ["DATA", "Draft", "ReadFile", "exclusive", "publish", "remove_others", "scratch"]
 
 _PREFIX = ".draft-"
+DATA = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.(pages|index|filter)")
+"""The names of data files; whatever else is in a master's folder is not touched."""
 
 
 class Draft:
     """A file under construction in ``folder``; it exists for others once it is published."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, content: bytes | memoryview = b"") -> None:
         self._folder = folder
         self._name: Path | None = None
         try:
             handle = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o644)
         except OSError:  # no unnamed files here (NFS, some overlays)
-            self._name = folder / f"{_PREFIX}{uuid.uuid4().hex}"
+            self._name = self._fresh_name()
             handle = os.open(self._name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         self.file: IO[bytes] = os.fdopen(handle, "w+b", buffering=1 << 20)
+        self.file.write(content)
 
-    def publish(self, name: str) -> None:
-        """Write everything to disk, then give the file its name, replacing what had it."""
+    def sync(self) -> None:
+        """Write everything to disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
-        named = self._name or self._link()
-        named.replace(self._folder / name)
+
+    def publish(self, name: str) -> None:
+        """Give the file its name, replacing what had it."""
+        if self._name is None:
+            self._link(self._fresh_name())
+        assert self._name is not None  # noqa: S101 - for mypy
+        self._name.replace(self._folder / name)
         self._name = None
 
-    def _link(self) -> Path:
-        named = self._folder / f"{_PREFIX}{uuid.uuid4().hex}"
+    def _fresh_name(self) -> Path:
+        return self._folder / f"{_PREFIX}{uuid.uuid4().hex}"
+
+    def _link(self, name: Path) -> None:
         # A directory handle, though the path is absolute: else Python calls link(2), which does
         # not follow the symbolic link in /proc.
         folder = os.open(self._folder, os.O_RDONLY)
         try:
-            os.link(f"/proc/self/fd/{self.file.fileno()}", named, src_dir_fd=folder)
+            os.link(f"/proc/self/fd/{self.file.fileno()}", name, src_dir_fd=folder)
         finally:
             os.close(folder)
-        return named
+        self._name = name
 
     def close(self) -> None:
         """Close the file; one that was not published is gone."""
@@ -69,29 +85,96 @@ class Draft:
         self.close()
 
 
+def publish(folder: Path, data: dict[str, Draft], manifest: tuple[str, Draft]) -> None:
+    """Give the data files their names, then the manifest, which makes them the master."""
+    name, draft = manifest
+    for file in (*data.values(), draft):
+        file.sync()
+    for data_name, file in data.items():
+        file.publish(data_name)
+    _sync_folder(folder)  # a manifest on disk must find its files there
+    draft.publish(name)
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def scratch(folder: Path | None) -> IO[bytes]:
+    """Open a file without a name, gone when it is closed."""
+    return tempfile.TemporaryFile(prefix=_PREFIX, dir=folder)
+
+
+def remove_others(folder: Path, keep: Iterable[str]) -> None:
+    """Remove drafts, and the data files of earlier snapshots and of builds that died."""
+    kept = set(keep)
+    for path in folder.iterdir():
+        ours = path.name.startswith(_PREFIX) or DATA.fullmatch(path.name)
+        if ours and path.name not in kept:
+            path.unlink(missing_ok=True)
+
+
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Hold the folder for one build; create it, and remove it again if nothing came of it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
+    handle = _locked(folder)
     try:
-        _lock(handle, folder)
-        _remove_drafts(folder)
         yield
     finally:
+        for path in created:
+            with suppress(OSError):
+                path.rmdir()  # succeeds only if empty
         os.close(handle)
-        with suppress(OSError):
-            folder.rmdir()  # succeeds only if empty
 
 
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        msg = f"{folder}: another build is writing this master; wait for it, or choose another path"
-        raise MasterError(msg) from None
+def _locked(folder: Path) -> int:
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:  # removed by a build that failed just now
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            msg = f"{folder}: another build is writing this master; wait, or choose another path"
+            raise MasterError(msg) from None
+        if os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)  # likewise removed, before it was ours
 
 
-def _remove_drafts(folder: Path) -> None:
-    for left in folder.glob(f"{_PREFIX}*"):
-        left.unlink(missing_ok=True)
+class ReadFile:
+    """A file opened for reading; it stays readable when a build replaces the master."""
+
+    def __init__(self, path: Path, flags: int = 0) -> None:
+        self.path = path
+        self._handle = -1
+        self._handle = os.open(path, os.O_RDONLY | flags)
+        self.size = os.fstat(self._handle).st_size
+
+    def mapped(self) -> pa.Buffer:
+        """Give the whole content, mapped into memory."""
+        if not self.size:
+            return pa.py_buffer(b"")
+        return pa.py_buffer(mmap.mmap(self._handle, self.size, prot=mmap.PROT_READ))
+
+    def read_into(self, memory: memoryview, start: int) -> int:
+        """Fill ``memory`` with the bytes from ``start`` on; give how many there were."""
+        done = 0
+        while done < len(memory) and (
+            got := os.preadv(self._handle, [memory[done:]], start + done)
+        ):
+            done += got
+        return done
+
+    def __del__(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)

@@ -10,14 +10,19 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xxhash
 
+from semistream.errors import CorruptPageError
 from semistream.kernels import bloom_add, bloom_test
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from semistream.master.files import ReadFile
+
 __all__ = ["KeyFilter", "filter_words"]
 
+_LEAST_READ = 4096  # words
 _LEAST_BITS = 4  # a key; below, with four hashes, more than one absent key in six passes
 
 
@@ -37,7 +42,7 @@ class KeyFilter:
 
     Examples
     --------
-    >>> keys = KeyFilter(np.zeros(filter_words(1000), dtype=np.uint64))
+    >>> keys = KeyFilter.zeros(filter_words(1000))
     >>> keys.add(np.arange(1000))
     >>> bool(keys.may_contain(np.arange(1000)).all())
     True
@@ -47,6 +52,29 @@ class KeyFilter:
 
     def __init__(self, words: npt.NDArray[np.uint64]) -> None:
         self.words = words
+
+    @classmethod
+    def zeros(cls, words: int) -> KeyFilter:
+        """Make a filter over no keys."""
+        return cls(np.zeros(words, dtype=np.uint64))
+
+    @classmethod
+    def load(cls, file: ReadFile, stored: tuple[int, int], words: int) -> KeyFilter:
+        """Read a filter of so many words and this checksum, folding it to ``words`` as it comes."""
+        total, expected = stored
+        memory = bytearray(8 * min(total, max(words, _LEAST_READ)))
+        chunk = cls(np.frombuffer(memory, dtype=np.uint64))
+        out, content, size = np.zeros(words, dtype=np.uint64), xxhash.xxh3_64(), 0
+        for start in range(0, total * 8, len(memory)):
+            size += file.read_into(memoryview(memory), start)
+            content.update(memory)
+            out |= chunk.folded(words).words
+        if size != total * 8 or content.intdigest() != expected:
+            msg = (
+                f"{file.path}: the filter is damaged, its checksum differs; build the master again"
+            )
+            raise CorruptPageError(msg)
+        return cls(out)
 
     @property
     def nbytes(self) -> int:
@@ -66,11 +94,13 @@ class KeyFilter:
     @staticmethod
     def affordable(words: int, keys: int, room: int) -> int:
         """Give the words of the largest folding that fits ``room`` bytes, 0 if none is useful."""
-        while words * 8 > room:
+        while words and words * 8 > room:
             words //= 2
         return words if words * 64 >= _LEAST_BITS * keys else 0
 
     def folded(self, words: int) -> KeyFilter:
         """Give this filter at a smaller size."""
+        if words == len(self.words):
+            return self
         parts = self.words.reshape(-1, words)
         return KeyFilter(np.bitwise_or.reduce(parts, axis=0))

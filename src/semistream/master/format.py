@@ -3,10 +3,13 @@
 ::
 
     products/
-      manifest.json        what the current snapshot is; replaced atomically
-      <snapshot>.index     one line a part: first code, offset, length, rows, checksum
-      <snapshot>.pages     parts, each an Arrow IPC record batch at a multiple of 4 KiB
-      <snapshot>.filter    a Bloom filter over the codes (optional)
+      manifest.json             what the current snapshot is; replaced atomically
+      <snapshot>-<id>.index     one line a part: first code, offset, length, rows, checksum
+      <snapshot>-<id>.pages     parts, each an Arrow IPC record batch at a multiple of 4 KiB
+      <snapshot>-<id>.filter    a Bloom filter over the codes (optional)
+
+Every byte is under a checksum (XXH3): of each part with its padding in the index, of index and
+filter in the manifest, of the manifest in itself.
 
 Rows are sorted by code. A *page* holds whole join values; only a join value that is larger than a
 page by itself has several *parts*, and then nothing else shares its page. So a page, once met,
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT",
     "CODE",
-    "INDEX_SCHEMA",
     "MANIFEST",
     "Manifest",
     "Statistics",
@@ -47,17 +49,6 @@ FORMAT_VERSION = 1
 ALIGNMENT = 4096
 MANIFEST = "manifest.json"
 CODE = "__code"
-INDEX_SCHEMA = pa.schema(
-    [
-        ("code", pa.int64()),  # of the part's first row
-        ("offset", pa.int64()),
-        ("checksum", pa.uint64()),
-        ("length", pa.int32()),
-        ("rows", pa.int32()),
-        ("widest", pa.int32()),  # bytes of the part's largest row
-        ("starts", pa.bool_()),  # a page; false where it goes on
-    ]
-)
 
 
 def aligned(size: int) -> int:
@@ -110,6 +101,8 @@ class Manifest:
     """The description of one snapshot."""
 
     snapshot: str
+    files: str
+    """What the names of the data files begin with; another in every build."""
     key: tuple[str, ...]
     schema: pa.Schema
     page_bytes: int
@@ -118,13 +111,25 @@ class Manifest:
     pages_bytes: int
     filter_words: int
     """Length of the Bloom filter in 64-bit words, 0 where there is none."""
+    filter_checksum: int
+
+    def name(self, kind: str) -> str:
+        """Give the name of a data file: ``"pages"``, ``"index"`` or ``"filter"``."""
+        return f"{self.files}.{kind}"
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all data files."""
+        kinds = ["pages", "index", *(["filter"] if self.filter_words else [])]
+        return [self.name(kind) for kind in kinds]
 
     def dump(self) -> bytes:
         """Give the manifest as JSON."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
         values["statistics"] = asdict(self.statistics)
-        return json.dumps({"semistream_master": FORMAT_VERSION, **values}, indent=2).encode()
+        head = {"semistream_master": FORMAT_VERSION, "checksum": _json_checksum(values)}
+        return json.dumps(head | values, indent=2).encode()
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -132,11 +137,11 @@ class Manifest:
         path = folder / MANIFEST
         try:
             values = json.loads(path.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             msg = f"{folder}: no master table is here; make one with semistream.build_master"
             raise MasterNotFoundError(msg) from None
-        except (ValueError, NotADirectoryError) as error:
-            msg = f"{path}: not a master's manifest ({error}); build the master again"
+        except ValueError as error:
+            msg = f"{path}: the manifest is damaged ({error}); build the master again"
             raise MasterError(msg) from error
         version = values.pop("semistream_master", None) if isinstance(values, dict) else None
         if version != FORMAT_VERSION:
@@ -149,11 +154,14 @@ class Manifest:
 
     @classmethod
     def _parse(cls, path: Path, values: dict[str, Any]) -> Manifest:
-        try:
-            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values.pop("schema"))))
-            statistics = Statistics(**values.pop("statistics"))
-            key = tuple(values.pop("key"))
-            return cls(schema=schema, statistics=statistics, key=key, **values)
-        except (KeyError, TypeError, ValueError, pa.ArrowInvalid) as error:
-            msg = f"{path}: the manifest is damaged ({error!r}); build the master again"
-            raise MasterError(msg) from error
+        if values.pop("checksum", None) != _json_checksum(values):
+            msg = f"{path}: the manifest is damaged, its checksum differs; build the master again"
+            raise MasterError(msg)
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values.pop("schema"))))
+        statistics = Statistics(**values.pop("statistics"))
+        key = tuple(values.pop("key"))
+        return cls(schema=schema, statistics=statistics, key=key, **values)
+
+
+def _json_checksum(values: dict[str, Any]) -> int:
+    return checksum(json.dumps(values, sort_keys=True).encode())

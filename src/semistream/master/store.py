@@ -1,71 +1,46 @@
-"""An opened master table, and the readers that bring its pages to an operator."""
+"""An opened master table."""
 
 from __future__ import annotations
 
-import mmap
-import os
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from semistream.errors import CorruptPageError, MasterError, OptionError
+from semistream.errors import CorruptPageError, MasterError
 from semistream.keys import Keys
+from semistream.master.files import ReadFile
 from semistream.master.filter import KeyFilter
-from semistream.master.format import Manifest, Statistics, aligned, checksum, page_schema
+from semistream.master.format import Manifest, Statistics, page_schema
+from semistream.master.index import Index
+from semistream.master.reader import PageReader, reader_kind
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
+    import os
+
     import numpy.typing as npt
+    import pyarrow as pa
 
-__all__ = ["Master", "PageReader", "open_master"]
-
-
-@dataclass(frozen=True)
-class _Index:
-    """The lines of the index file; all arrays lie in the mapped file."""
-
-    code: npt.NDArray[np.int64]
-    page_code: npt.NDArray[np.int64]
-    """The first code of each page."""
-    offset: npt.NDArray[np.int64]
-    checksum: npt.NDArray[np.uint64]
-    length: npt.NDArray[np.int32]
-    rows: npt.NDArray[np.int32]
-    widest: npt.NDArray[np.int32]
-    first_part: npt.NDArray[np.int64] | None
-    """The first part of each page; None where every page has one part."""
-
-    @classmethod
-    def load(cls, path: Path, expected: int) -> _Index:
-        data = pa.memory_map(str(path)).read_buffer()
-        if checksum(data) != expected:
-            msg = f"{path}: the index is damaged (checksum differs); build the master again"
-            raise CorruptPageError(msg)
-        batch = pa.ipc.open_file(data).get_batch(0)
-        starts = batch.column("starts").to_numpy(zero_copy_only=False)
-        first = None if starts.all() else np.flatnonzero(starts)
-        names = ("code", "offset", "checksum", "length", "rows", "widest")
-        columns = {name: batch.column(name).to_numpy() for name in names}
-        pages = columns["code"] if first is None else columns["code"][first]
-        return cls(**columns, page_code=pages, first_part=first)
+__all__ = ["Master", "open_master"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Master:
     """A master table on disk, opened for reading; make one with `open_master`.
 
-    It holds no rows: the index is mapped, pages are read by the operators that need them.
+    It holds no rows: the index is mapped, pages are read by the operators that need them. Its files
+    stay open, so that it remains readable, as it was, when a build replaces the master on disk.
     """
 
     path: Path
     read: str
     manifest: Manifest = field(repr=False)
     keys: Keys = field(repr=False)
-    index: _Index = field(repr=False)
+    index: Index = field(repr=False)
+    pages_file: ReadFile = field(repr=False)
+    filter_file: ReadFile | None = field(repr=False)
 
     @property
     def schema(self) -> pa.Schema:
@@ -112,7 +87,7 @@ class Master:
 
         Examples
         --------
-        >>> import tempfile, semistream as ss
+        >>> import tempfile, pyarrow as pa, semistream as ss
         >>> table = pa.table({"id": [1, 2, 2], "name": ["pen", "ink", "nib"]})
         >>> print(ss.build_master(table, tempfile.mkdtemp(), key="id").describe())
         master   ...
@@ -148,31 +123,28 @@ class Master:
 
     def parts(self, page: int) -> range:
         """Give the parts of a page: one, but for a join value larger than a page."""
-        first = self.index.first_part
-        if first is None:
-            return range(page, page + 1)
-        end = int(first[page + 1]) if page + 1 < len(first) else len(self.index.code)
-        return range(int(first[page]), end)
+        return self.index.parts(page)
 
     def reader(self, parts: int = 1) -> PageReader:
         """Give a reader whose disk buffer has room for so many parts."""
-        kind = {"mapped": _MappedReader, "direct": _DirectReader}[self.read]
-        return kind(self, parts)
+        return reader_kind(self.read)(self, parts)
 
     def load_filter(self, words: int) -> KeyFilter:
         """Give the key filter, folded to so many 64-bit words."""
-        stored = np.memmap(self._file("filter"), dtype=np.uint64, mode="r")
-        return KeyFilter(stored).folded(words)
+        if self.filter_file is None:
+            msg = f"{self.path}: this master was built without a filter"
+            raise MasterError(msg)
+        stored = self.manifest.filter_words, self.manifest.filter_checksum
+        return KeyFilter.load(self.filter_file, stored, words)
 
     def verify(self) -> int:
-        """Read every page, compare checksums, give the number of pages; damage is an error."""
+        """Read all pages and the filter, give the number of pages; damage is an error."""
         reader = self.reader()
         for part in range(len(self.index.code)):
             reader.load(part, 1)
+        if self.manifest.filter_words:
+            self.load_filter(1)
         return self.pages
-
-    def _file(self, kind: str) -> Path:
-        return self.path / f"{self.snapshot}.{kind}"
 
 
 def open_master(path: str | os.PathLike[str], read: str = "mapped") -> Master:
@@ -188,146 +160,34 @@ def open_master(path: str | os.PathLike[str], read: str = "mapped") -> Master:
 
     Examples
     --------
-    >>> import tempfile, semistream as ss
+    >>> import tempfile, pyarrow as pa, semistream as ss
     >>> path = tempfile.mkdtemp()
     >>> _ = ss.build_master(pa.table({"id": [1, 2]}), path, key="id")
     >>> ss.open_master(path).rows
     2
     """
-    if read not in {"mapped", "direct"}:
-        raise OptionError.unknown("read", read, ["mapped", "direct"])
-    folder = Path(path)
+    kind, folder = reader_kind(read), Path(path)
     manifest = Manifest.load(folder)
-    keys = Keys.of(manifest.schema, manifest.key)
-    _check_files(folder, manifest)
-    index = _Index.load(folder / f"{manifest.snapshot}.index", manifest.index_checksum)
-    master = Master(folder, read, manifest, keys, index)
-    _check_sizes(master)
-    return master
-
-
-def _check_files(folder: Path, manifest: Manifest) -> None:
-    kinds = ["pages", "index", *(["filter"] if manifest.filter_words else [])]
-    for kind in kinds:
-        path = folder / f"{manifest.snapshot}.{kind}"
-        if not path.exists():
-            msg = f"{path}: this file of the master is missing; build the master again"
-            raise MasterError(msg)
-
-
-def _check_sizes(master: Master) -> None:
-    """Refuse cut files; reading a mapped file that is too short kills the process (SIGBUS)."""
-    wanted = {"pages": master.manifest.pages_bytes, "filter": master.manifest.filter_words * 8}
-    for kind, size in wanted.items():
-        path = master.path / f"{master.snapshot}.{kind}"
-        found = path.stat().st_size if size else 0
-        if found != size:
-            page = np.searchsorted(master.index.offset, found, side="right") - 1
-            where = f", so that page {page} is not whole" if kind == "pages" else ""
-            msg = f"{path}: {found:,} bytes of {size:,} are there{where}; build the master again"
-            raise CorruptPageError(msg)
-
-
-class PageReader(ABC):
-    """Brings parts of a master into an operator's disk buffer (the papers' D_B).
-
-    A batch that `load` gave is valid until the next call: its memory is the buffer's.
-    """
-
-    def __init__(self, master: Master, parts: int) -> None:
-        self.reads = 0
-        self.bytes_read = 0
-        self._path = master.path / f"{master.snapshot}.pages"
-        self._index = master.index
-        self._schema = master.page_schema
-        self._largest = master.statistics.largest_part * parts
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes that the disk buffer holds now."""
-
-    @abstractmethod
-    def _fetch(self, start: int, length: int) -> pa.Buffer:
-        """Give the bytes of the pages file from ``start`` on, in one read."""
-
-    @abstractmethod
-    def _trusted(self, part: int) -> bool:
-        """Whether the part's checksum was found right already, and cannot change since."""
-
-    def load(self, part: int, count: int) -> list[pa.RecordBatch]:
-        """Read ``count`` neighbouring parts with one call to the operating system."""
-        index = self._index
-        start = int(index.offset[part])
-        end = int(index.offset[part + count - 1]) + aligned(int(index.length[part + count - 1]))
-        data = self._fetch(start, end - start)
-        self.reads += 1
-        self.bytes_read += end - start
-        return [self._parse(data, start, p) for p in range(part, part + count)]
-
-    def _parse(self, data: pa.Buffer, start: int, part: int) -> pa.RecordBatch:
-        index = self._index
-        content = data.slice(int(index.offset[part]) - start, int(index.length[part]))
-        if not self._trusted(part) and checksum(content) != int(index.checksum[part]):
-            msg = (
-                f"{self._path}: page {part} (byte {int(index.offset[part]):,}) is damaged, its "
-                "checksum differs; build the master again"
-            )
-            raise CorruptPageError(msg)
-        return pa.ipc.read_record_batch(content, self._schema)
-
-
-class _MappedReader(PageReader):
-    """Pages of a memory-mapped file; each checksum is verified once."""
-
-    def __init__(self, master: Master, parts: int) -> None:
-        super().__init__(master, parts)
-        empty = master.manifest.pages_bytes == 0
-        self._data = pa.py_buffer(b"") if empty else pa.memory_map(str(self._path)).read_buffer()
-        self._seen = np.zeros(len(self._index.code), dtype=np.bool_)
-        self._current = 0
-
-    @property
-    def nbytes(self) -> int:
-        # Mapped pages are the operating system's; they are counted as if they were ours.
-        return self._current + self._seen.nbytes
-
-    def _fetch(self, start: int, length: int) -> pa.Buffer:
-        self._current = length
-        return self._data.slice(start, length)
-
-    def _trusted(self, part: int) -> bool:
-        seen, self._seen[part] = bool(self._seen[part]), True
-        return seen
-
-
-class _DirectReader(PageReader):
-    """Pages read past the operating system's cache into a buffer of our own."""
-
-    def __init__(self, master: Master, parts: int) -> None:
-        super().__init__(master, parts)
+    while True:
         try:
-            self._handle = os.open(self._path, os.O_RDONLY | os.O_DIRECT)
-        except OSError as error:
-            msg = f"{self._path}: no direct reads on this file system; open it with read='mapped'"
-            raise MasterError(msg) from error
-        self._memory = mmap.mmap(-1, max(1, self._largest))  # aligned, as O_DIRECT wants it
-        self._buffer = pa.py_buffer(self._memory)
+            return _open(folder, manifest, kind, read)
+        except FileNotFoundError as error:
+            # A build may have replaced the master since the manifest was read.
+            newer = Manifest.load(folder)
+            if newer.files == manifest.files:
+                msg = f"{error.filename}: this file of the master is missing; build it again"
+                raise MasterError(msg) from None
+            manifest = newer
 
-    @property
-    def nbytes(self) -> int:
-        return len(self._memory)
 
-    def _fetch(self, start: int, length: int) -> pa.Buffer:
-        got = os.preadv(self._handle, [memoryview(self._memory)[:length]], start)
-        if got != length:
-            msg = f"{self._path}: cut at byte {start + got:,}; build the master again"
-            raise CorruptPageError(msg)
-        return self._buffer
-
-    def _trusted(self, part: int) -> bool:  # noqa: ARG002 - what the disk gives may change
-        return False
-
-    def __del__(self) -> None:
-        if (handle := getattr(self, "_handle", None)) is not None:
-            os.close(handle)
+def _open(folder: Path, manifest: Manifest, kind: type[PageReader], read: str) -> Master:
+    keys = Keys.of(manifest.schema, manifest.key)
+    index = Index.load(ReadFile(folder / manifest.name("index")), manifest.index_checksum)
+    pages = kind.open(folder / manifest.name("pages"))
+    found, wanted = pages.size, manifest.pages_bytes
+    if found != wanted:  # reading a mapped file that is too short would kill us (SIGBUS)
+        where = f": {index.page_at(found)} is not whole" if found < wanted else ""
+        msg = f"{pages.path}: {found:,} bytes, not {wanted:,}{where}; build the master again"
+        raise CorruptPageError(msg)
+    keys_file = ReadFile(folder / manifest.name("filter")) if manifest.filter_words else None
+    return Master(folder, read, manifest, keys, index, pages, keys_file)

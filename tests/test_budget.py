@@ -1,0 +1,79 @@
+"""Memory is a promise: what is counted is kept, and what is held is counted."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import semistream as ss
+from semistream.workloads import Stream, Zipf, master_table
+
+CONSTANT = 6 << 20
+"""What a process may grow by beyond the budget: caches of the interpreter and of malloc."""
+
+GROWTH = """
+import gc, json, sys
+import pyarrow as pa, semistream as ss
+from semistream.bench.build import PeakMemory
+from semistream.workloads import Stream, Zipf
+
+path, read, algorithm, text, budget = sys.argv[1:]
+master = ss.open_master(path, read)
+stream = Stream(Zipf(master.rows), seed=1)
+
+def batches(rows):
+    for batch in stream.batches(rows, batch_rows=8192):
+        if text == "text":
+            words = pa.array(["w" * (i % 40) for i in range(batch.num_rows)])
+            batch = batch.append_column("words", words)
+        yield batch
+
+def run(memory, rows):
+    schema = next(batches(1)).schema
+    join = ss.Join(master, schema, on="key", how="left", memory=memory, algorithm=algorithm)
+    counted = 0
+    for batch in batches(rows):
+        for _ in join.offer(batch):
+            pass
+        counted = max(counted, join.memory_used.total)
+    return counted
+
+few = algorithm == "inlj"
+run(1 << 20, 1_000 if few else 30_000)  # the kernels are compiled and loaded now
+gc.collect()
+with PeakMemory() as peak:
+    counted = run(int(budget), 3_000 if few else 400_000)
+print(json.dumps({"grown": peak.grown, "counted": counted}))
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    source = master_table(300_000, row_bytes=120)
+    return ss.build_master(source, tmp_path_factory.mktemp("m"), key="key", page_bytes="32KB")
+
+
+@pytest.mark.parametrize("algorithm", list(ss.algorithms()))
+@pytest.mark.parametrize(("read", "text"), [("mapped", "fixed"), ("direct", "text")])
+def test_the_process_grows_by_no_more_than_the_budget(large, algorithm, read, text):
+    budget = 12 << 20
+    command = [sys.executable, "-c", GROWTH, large.path, read, algorithm, text, str(budget)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["counted"] <= budget
+    assert found["grown"] <= budget + CONSTANT, found
+    # Nor is the budget kept by not using it.
+    assert algorithm == "inlj" or found["counted"] >= budget / 3, found
+
+
+@pytest.mark.parametrize("algorithm", list(ss.algorithms()))
+def test_256_kb_are_enough_for_8_kb_pages_and_100_b_rows(tmp_path, algorithm):
+    master = ss.build_master(master_table(100_000, 100), tmp_path, key="key", page_bytes="8KB")
+    stream = Stream(Zipf(100_000), row_bytes=20)
+    join = ss.Join(master, stream.schema, on="key", how="left", memory="256KB", algorithm=algorithm)
+    for batch in stream.batches(3000 if algorithm == "inlj" else 60_000, batch_rows=4096):
+        for _ in join.offer(batch):
+            assert join.memory_used.total <= 256 * 1024
+    assert sum(join.plan.components.values()) <= 256 * 1024

@@ -1,0 +1,64 @@
+"""The command line, as a user types it."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from semistream.commands import app
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def products(tmp_path):
+    path = tmp_path / "products.parquet"
+    pq.write_table(pa.table({"id": [3, 1, 2], "name": ["c", "a", "b"]}), path)
+    return path
+
+
+def test_a_master_is_built_shown_and_verified(products, tmp_path):
+    master = tmp_path / "master"
+    built = call("master", "build", products, master, "--key", "id")
+    assert built.exit_code == 0, built.output
+    assert "3 of 14 B" in built.output
+    facts = json.loads(call("master", "show", master, "--json").output)
+    assert (facts["rows"], facts["key"], facts["pages"]) == (3, ["id"], 1)
+    assert "1 pages are as they were written" in call("master", "verify", master).output
+
+
+def test_an_error_is_a_message_and_an_exit_code(products, tmp_path):
+    failed = call("master", "build", products, tmp_path / "m", "--key", "idd")
+    assert failed.exit_code == 1
+    assert "Did you mean 'id'" in failed.output
+    assert "Traceback" not in failed.output
+    missing = call("master", "show", tmp_path / "nothing")
+    assert missing.exit_code == 1
+    assert "no master table is here" in missing.output
+
+
+def test_algorithms_are_listed():
+    assert "moij" in json.loads(call("algorithms", "--json").output)
+
+
+def test_bench_measures_and_stores(tmp_path):
+    record = tmp_path / "bench.json"
+    small = ["--rows", 60_000, "--seconds", 0.02, "--rounds", 2, "--share", 0.1]
+    shown = call("bench", *small, "--output", record, "--data", tmp_path)
+    assert shown.exit_code == 0, shown.output
+    rates = json.loads(record.read_text())["rates"]
+    assert len(rates) == 7 * 2
+    assert all(len(rate["samples"]) == 2 and rate["median"] > 0 for rate in rates)
+    assert all(rate["memory_used"] <= rate["memory"] for rate in rates)
+
+
+def test_bench_build_reports_its_memory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = call("bench-build", "--rows", 50_000, "--memory", "8MB", "--output", "build.json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads((tmp_path / "build.json").read_text())["rows"] == 50_000
+    assert list(tmp_path.iterdir()) == [tmp_path / "build.json"]

@@ -1,0 +1,152 @@
+"""Every algorithm, join type and case: the rows of the reference, within the budget."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+from semistream import keys, testing
+from semistream.errors import RowTooLargeError, UnreadOutputError
+
+ALGORITHMS = list(ss.algorithms())
+HOW = ["inner", "left", "semi", "anti"]
+
+# These have what is hard: pages with parts, hashed keys, widths that vary, few rows, moving memory.
+HARD = {
+    "drift": "inner",
+    "duplicates": "left",
+    "giant_key": "semi",
+    "giant_string_key": "left",
+    "large_batch": "inner",
+    "string_and_date": "semi",
+    "variable_width": "left",
+    "nested": "left",
+    "one_row_master": "anti",
+    "resident": "left",
+}
+OPTIONS = {
+    "meshjoin": [{"buffer": "4KB"}, {"buffer": "40KB"}],
+    "x-hybridjoin": [{"pinned": "first"}],
+    "tuned-x-hybridjoin": [{"k": 1, "l": 1}, {"k": 3, "l": 7}, {"k": 2, "pinned": "first"}],
+    "cachejoin": [{"cache": 0.1}, {"cache": 0.7}],
+}
+VARIANTS = [(name, options) for name, each in OPTIONS.items() for options in each]
+
+
+@pytest.fixture(scope="module")
+def masters(tmp_path_factory):
+    """The folder in which the masters of all cases are built, each once."""
+    return tmp_path_factory.mktemp("masters")
+
+
+@pytest.mark.parametrize("case", testing.cases())
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_answers(algorithm, how, case, masters):
+    testing.check_answers(algorithm, testing.case(case), how, masters)
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("check", [c for c in testing.checks() if c is not testing.check_answers])
+def test_hard_cases(check, algorithm, case, masters):
+    check(algorithm, testing.case(case), HARD[case], masters)
+
+
+@pytest.mark.parametrize("case", ["drift", "giant_key", "giant_string_key"])
+@pytest.mark.parametrize("how", ["left", "semi"])
+@pytest.mark.parametrize(("algorithm", "options"), VARIANTS)
+def test_options(algorithm, options, how, case, masters):
+    testing.check_answers(algorithm, testing.case(case), how, masters, **options)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("filtered", [True, False])
+@pytest.mark.parametrize("case", ["all_absent", "all_absent_strings", "int32", "null_keys"])
+def test_with_and_without_filter(algorithm, filtered, case, masters):
+    testing.check_answers(algorithm, testing.case(case), "left", masters, filter=filtered)
+
+
+@pytest.fixture(scope="module")
+def direct_masters(masters):
+    probe = masters / "probe"
+    probe.write_bytes(bytes(4096))
+    try:
+        os.close(os.open(probe, os.O_RDONLY | os.O_DIRECT))
+    except OSError:
+        pytest.skip("the file system of the temporary folder has no O_DIRECT")
+    return masters
+
+
+@pytest.mark.parametrize("case", [*HARD, "zipf_1.0", "empty_master", "rare_types", "boolean"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_direct_reads(algorithm, case, direct_masters):
+    direct = replace(testing.case(case), read="direct")
+    testing.check_answers(algorithm, direct, "left", direct_masters)
+
+
+@pytest.mark.parametrize("case", ["duplicates", "giant_string_key"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("check", testing.checks())
+def test_direct_reads_in_all_checks(check, algorithm, case, direct_masters):
+    check(algorithm, replace(testing.case(case), read="direct"), "inner", direct_masters)
+
+
+def colliding(mask):
+    """Hashes of which few are different."""
+    hashes = keys._hashes
+    return lambda columns: hashes(columns) & np.int64(mask)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("mask", "rows"), [(255, 250), (1, 20)])
+@pytest.mark.parametrize("case", ["string", "string_and_date"])
+def test_hashes_that_collide(case, mask, rows, algorithm, how, masters, monkeypatch):
+    monkeypatch.setattr(keys, "_hashes", colliding(mask))
+    whole = testing.case(case)
+    stream = pa.Table.from_batches(whole.stream).slice(0, rows).combine_chunks()
+    crowded = replace(whole, name=f"{case}_{mask}", stream=tuple(stream.to_batches(13)))
+    testing.check_drains(algorithm, crowded, how, masters)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_hashes_that_collide_in_a_resident_master(algorithm, how, masters, monkeypatch):
+    monkeypatch.setattr(keys, "_hashes", colliding(7))
+    whole = testing.case("resident_strings")
+    crowded = replace(whole, name="resident_collisions", stream=whole.stream[:2])
+    testing.check_answers(algorithm, crowded, how, masters)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_offer_is_refused_while_output_is_unread(algorithm, masters):
+    case = testing.case("zipf_1.0")
+    join = ss.Join(case.open(masters), case.stream_schema, on="key", algorithm=algorithm)
+    join.offer(case.stream[0])
+    with pytest.raises(UnreadOutputError, match="drain"):
+        join.offer(case.stream[1])
+    assert sum(batch.num_rows for batch in join.drain()) > 0
+    assert sum(batch.num_rows for batch in join.offer(case.stream[1])) > 0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_row_that_no_window_holds_is_refused_whole(algorithm, masters):
+    case = testing.case("variable_width")
+    join = ss.Join(
+        case.open(masters), case.stream_schema, on="key", memory=case.memory, algorithm=algorithm
+    )
+    watched = testing.Watched(join)
+    watched.offer(case.stream[0])
+    rows = case.stream[1].slice(0, 2).to_pylist()
+    rows[1]["c"] = "x" * case.memory
+    with pytest.raises(RowTooLargeError, match="row 1"):
+        join.offer(pa.RecordBatch.from_pylist(rows, schema=case.stream_schema))
+    for batch in case.stream[1:]:
+        watched.offer(batch)
+    testing.same_rows(watched.finish(), case.expected("inner"))
