@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
@@ -141,6 +142,7 @@ def test_codes_of_composites_are_equal_for_equal_keys_and_no_others(data, kinds)
 
 # -- plain types ------------------------------------------------------------------------------
 
+CODED = pa.dictionary(pa.int8(), pa.string())
 LEAVES = [
     (pa.int8(), st.integers(-128, 127)),
     (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
@@ -154,7 +156,7 @@ LEAVES = [
     (pa.binary(3), st.binary(min_size=3, max_size=3)),
     (pa.date32(), st.dates()),
     (pa.null(), st.none()),
-    (pa.dictionary(pa.int8(), pa.string()), TEXT),
+    (CODED, TEXT),
     (pa.dictionary(pa.uint16(), pa.large_binary()), st.binary(max_size=8)),
     (pa.dictionary(pa.int32(), pa.int64()), st.integers(0, 5)),
 ]
@@ -183,6 +185,7 @@ def _lists(child):
     )
 
 
+RUNS = [pa.int8(), pa.int64(), pa.bool_(), pa.string(), pa.large_binary(), pa.date32()]
 TYPES = st.recursive(
     st.sampled_from(LEAVES),
     lambda inner: st.lists(inner, min_size=1, max_size=3).map(_struct) | inner.flatmap(_lists),
@@ -197,6 +200,8 @@ def arrays(draw):
     rows = draw(st.lists(st.none() | values, max_size=12))
     made = pa.array(rows, kind)
     assume(is_valid(made))
+    if kind in RUNS and draw(st.booleans()):
+        made = pc.run_end_encode(made)
     return made.slice(draw(st.integers(0, 4)), draw(st.integers(0, 12)))
 
 
@@ -225,6 +230,29 @@ def test_decode_and_encode_are_inverse(array):
     back.validate(full=True)
     assert back.type == array.type
     assert back.to_pylist() == array.to_pylist()
+
+
+@profile
+@given(
+    rows=st.lists(st.none() | st.integers(0, 9) | st.sampled_from(["a", "b"]), max_size=12),
+    dense=st.booleans(),
+    start=st.integers(0, 5),
+)
+def test_decode_and_encode_of_unions(rows, dense, start):
+    kinds = [int(isinstance(row, str)) for row in rows]
+    columns = [
+        [row if k == kind else None for row, k in zip(rows, kinds, strict=True)] for kind in (0, 1)
+    ]
+    children = [pa.array(columns[0], pa.int64()), pa.array(columns[1], CODED)]
+    codes, offsets = pa.array(kinds, pa.int8()), pa.array(np.arange(len(rows)), pa.int32())
+    make = pa.UnionArray.from_dense if dense else pa.UnionArray.from_sparse
+    union = make(codes, *([offsets] if dense else []), children).slice(start)
+    plain = decode(union)
+    back = encode(plain, union.type)
+    back.validate(full=True)
+    assert plain.to_pylist() == back.to_pylist() == rows[start:]
+    assert back.type == union.type
+    assert len(row_bytes(pa.record_batch({"a": plain}))) == len(rows[start:])
 
 
 @profile

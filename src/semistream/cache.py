@@ -1,8 +1,8 @@
 """Master rows held in memory, looked up by code: the papers' H_R.
 
-Rows are kept as one immutable batch with a hash index. New rows are staged and taken in together,
-in an *epoch*: then the batch and its index are made anew. So a look-up is one compiled loop over
-arrays, and changes cost a few copies of each row.
+Rows lie in columns that change in place, with a hash index. New rows are staged and taken in
+together, in an *epoch*, after which the index is made anew. So a look-up is one compiled loop over
+arrays, and a change costs a few moves of each row.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.allocation import concat, take
-from semistream.kernels import chain_values, probe_values
+from semistream.allocation import concat_rows, take_rows
+from semistream.columns import make_column
+from semistream.kernels import GONE, WAITING, chain_values, probe_values
 from semistream.plain import row_bytes, row_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
+
+    _Staged = tuple[pa.RecordBatch, npt.NDArray[np.int64], int]
 
 __all__ = ["Cache", "CacheCost"]
 
@@ -29,13 +32,13 @@ __all__ = ["Cache", "CacheCost"]
 class CacheCost:
     """What the cache pays for a row: ``fixed`` bytes, and ``factor`` for each byte of the row.
 
-    The index takes at most 12 bytes, hits and birth 16, the order of an epoch 8 to 24. An epoch
-    makes the columns anew one after the other, so the largest exists twice.
+    The index takes at most 12 bytes, hits and birth 16, an epoch's choice 9, nulls 9/8 a column.
+    Columns of varying width are made anew in an epoch, so that they exist twice.
 
     Examples
     --------
     >>> CacheCost.of(pa.schema([("code", pa.int64()), ("description", pa.binary(24))]))
-    CacheCost(fixed=52.0, factor=1.75)
+    CacheCost(fixed=39.25, factor=1.0)
     """
 
     fixed: float
@@ -44,10 +47,8 @@ class CacheCost:
     @classmethod
     def of(cls, schema: pa.Schema) -> CacheCost:
         """Give the cost of a row of this (plain) schema."""
-        widths = [row_width(field.type) for field in schema]
-        known = [width for width in widths if width is not None]
-        share = max(known) / sum(known) if len(known) == len(widths) else 1.0
-        return cls(52.0, 1.0 + share)
+        vary = any(row_width(field.type) is None for field in schema)
+        return cls(37.0 + 1.125 * len(schema), 2.0 if vary else 1.0)
 
     def __call__(self, rows: int, row_bytes_in_all: float) -> float:
         """Give the bytes for so many rows of so many bytes in all."""
@@ -61,30 +62,34 @@ class Cache:
     ----------
     schema
         The columns of a page; the first is the code.
+    capacity
+        The most bytes that it will ever have.
 
     Examples
     --------
-    >>> cache = Cache(pa.schema([("code", pa.int64()), ("name", pa.string())]))
+    >>> cache = Cache(pa.schema([("code", pa.int64()), ("name", pa.string())]), capacity=1 << 20)
     >>> cache.stage(pa.record_batch({"code": [7, 7], "name": ["a", "b"]}), np.array([5, 5]), born=0)
     >>> cache.epoch()
-    >>> cache.values, cache.codes.tolist()
+    >>> len(cache.firsts()), cache.codes.tolist()
     (1, [7, 7])
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: pa.Schema, capacity: int) -> None:
         self.cost = CacheCost.of(schema)
-        self._forget()
+        limit = int(capacity // self.cost.fixed) + 1
+        self._schema = schema
+        self._columns = [make_column(field.type, limit) for field in schema]
+        self.batch = pa.RecordBatch.from_pylist([], schema=schema)
+        self.codes = np.empty(0, dtype=np.int64)
         self.hits = np.empty(0, dtype=np.int64)
         """How often each join value was asked for, at its first row."""
         self.born = np.empty(0, dtype=np.int64)
         """When the counting of hits began, in stream rows, at each row."""
-        self.values = 0
         self.widest = 0
         self.evicted = 0
         self._heads = np.full(1, -1, dtype=np.int32)
         self._chain = np.empty(0, dtype=np.int32)
-        self._staged: list[tuple[pa.RecordBatch, npt.NDArray[np.int64], int]] = []
+        self._staged: list[_Staged] = []
         self.staged_bytes = 0.0
         self._rows_bytes = 0
 
@@ -96,7 +101,8 @@ class Cache:
         """Bytes held now."""
         arrays = (self.hits, self.born, self._heads, self._chain)
         staged = sum(int(b.get_total_buffer_size()) + f.nbytes for b, f, _ in self._staged)
-        return sum(a.nbytes for a in arrays) + staged + int(self.batch.get_total_buffer_size())
+        columns = sum(column.nbytes for column in self._columns)
+        return sum(a.nbytes for a in arrays) + columns + staged
 
     @property
     def claimed(self) -> float:
@@ -131,50 +137,34 @@ class Cache:
         self.staged_bytes += self.price(rows)
 
     def price(self, rows: pa.RecordBatch) -> float:
-        """Give the bytes that these rows would need here."""
-        return self.cost(rows.num_rows, float(row_bytes(rows).sum()))
+        """Give the bytes that these rows need while they are taken in: they exist twice then."""
+        size = float(row_bytes(rows).sum())
+        return self.cost(rows.num_rows, size) + size
 
     def epoch(self, keep: Callable[[Cache], npt.NDArray[np.bool_]] | None = None) -> None:
         """Take the staged rows in, then keep the rows for which ``keep`` holds."""
-        self._take_in()
+        staged, self._staged, self.staged_bytes = self._staged, [], 0.0
+        if staged:
+            self._append(*_new_values(self.codes, staged))
         if keep is not None:
-            chosen = keep(self)
-            self.evicted += int(len(self) - np.count_nonzero(chosen))
-            self._choose(np.flatnonzero(chosen))
+            self._drop(keep(self))
         self._index()
 
-    def _take_in(self) -> None:
-        """Append the staged rows, but for codes that are here already."""
-        staged, self._staged, self.staged_bytes = self._staged, [], 0.0
-        if not staged:
-            return
-        batches = [self.batch, *(batch for batch, _, _ in staged)]
-        counts = [batch.num_rows for batch in batches]
-        self.hits = np.concatenate([self.hits, *(hits for _, hits, _ in staged)])
-        births = np.repeat([born for _, _, born in staged], counts[1:])
-        self.born = np.concatenate([self.born, births])
-        columns = [[batch.column(i) for batch in batches] for i in range(len(self._schema))]
-        self._forget()
-        staged.clear()
-        batches.clear()
-        self._set([concat(columns.pop(0)) for _ in self._schema])
-        self._choose(_first_copies(self.codes, np.repeat(np.arange(len(counts)), counts)))
+    def _append(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64], born: int) -> None:
+        self.hits = np.concatenate([self.hits, hits])
+        self.born = np.concatenate([self.born, np.full(len(hits), born)])
+        self._replace(np.zeros(len(self), dtype=np.uint8), len(self), rows)
 
-    def _choose(self, rows: npt.NDArray[np.int64]) -> None:
-        if len(rows) == len(self) and not np.any(rows[1:] < rows[:-1]):
-            return
-        self.hits, self.born = self.hits[rows], self.born[rows]
-        columns = list(self.batch.columns)
-        self._forget()
-        # Popped one by one: only the column at work exists twice.
-        self._set([take(columns.pop(0), rows) for _ in self._schema])
+    def _drop(self, keep: npt.NDArray[np.bool_]) -> None:
+        kept = int(np.count_nonzero(keep))
+        self.evicted += len(self) - kept
+        if kept < len(self):
+            self.hits, self.born = self.hits[keep], self.born[keep]
+            self._replace(np.where(keep, WAITING, GONE), kept, self.batch.slice(0, 0))
 
-    def _forget(self) -> None:
-        """Let go of the batch, so that its columns are freed as they are replaced."""
-        empty = [pa.array([], field.type) for field in self._schema]
-        self._set(empty)
-
-    def _set(self, columns: list[pa.Array]) -> None:
+    def _replace(self, state: npt.NDArray[np.uint8], kept: int, new: pa.RecordBatch) -> None:
+        pairs = zip(self._columns, new.columns, strict=True)
+        columns = [column.replace(state, kept, values) for column, values in pairs]
         self.batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         self.codes = self.batch.column(0).to_numpy()
 
@@ -185,16 +175,17 @@ class Cache:
         chain_values(self.codes, self._heads, self._chain)
         sizes = row_bytes(self.batch)
         self._rows_bytes, self.widest = int(sizes.sum()), int(sizes.max(initial=0))
-        self.values = len(self.firsts())
 
 
-def _first_copies(
-    codes: npt.NDArray[np.int64], origin: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """Give the rows in order of code, each code from the first of the batches that hold it."""
-    order = np.lexsort((origin, codes))
-    codes, origin = codes[order], origin[order]
-    run = np.cumsum(np.concatenate([[0], codes[1:] != codes[:-1]]))
-    first = origin[np.flatnonzero(np.diff(run, prepend=-1))]
-    chosen: npt.NDArray[np.int64] = order[origin == first[run]]
-    return chosen
+def _new_values(codes: npt.NDArray[np.int64], staged: list[_Staged]) -> _Staged:
+    """Give the staged rows in one piece, without the codes that are here or were staged before."""
+    rows = concat_rows([rows for rows, _, _ in staged])
+    hits = np.concatenate([hits for _, hits, _ in staged])
+    origin = np.repeat(np.arange(len(staged)), [rows.num_rows for rows, _, _ in staged])
+    born = staged[-1][2]
+    staged.clear()  # their memory, before it is needed for a copy
+    new = rows.column(0).to_numpy()
+    values, first = np.unique(new, return_index=True)
+    chosen = origin == origin[first][np.searchsorted(values, new)]
+    chosen &= ~np.isin(new, codes)
+    return take_rows(rows, np.flatnonzero(chosen)), hits[chosen], born

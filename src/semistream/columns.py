@@ -133,7 +133,7 @@ class _ArrowColumn(Column):
     """Values of varying width, as one Arrow array that is made anew."""
 
     def __init__(self, kind: pa.DataType) -> None:
-        self._array = pa.array([], kind)
+        self._array = pa.nulls(0, kind)
 
     @property
     def nbytes(self) -> int:

@@ -328,8 +328,8 @@ class Engine:
         rows, start = self.window.rows, 0
         while start < len(absent):
             room = self._output.room(self.window.widest, self.master.statistics.widest_row)
-            yield from self._emit(rows, Pairs([], [], [absent[start : start + max(1, room)]]))
-            start += max(1, room)
+            yield from self._emit(rows, Pairs([], [], [absent[start : start + room]]))
+            start += room
 
     # -- giving rows out --------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ class Metrics:
     unmatchable: int = 0
     """Stream rows whose key is null, or a number that the master's type cannot hold."""
     filtered: int = 0
-    """Stream rows that the filter or the index proved absent without a page."""
+    """Stream rows known to have no match without a page: by filter or index, by a null key, or
+    because the whole master is in memory."""
     cache_hits: int = 0
     """Stream rows answered from the cache (the papers' w_N)."""
     pinned_hits: int = 0

@@ -157,7 +157,7 @@ class Assembler:
     def _with_nulls(self, right: list[pa.Array], count: int) -> list[pa.Array]:
         page = self.spec.master.page_schema
         kinds = [plain_type(page.field(name).type) for name in self.spec.payload]
-        given = right or [pa.array([], kind) for kind in kinds]
+        given = right or [pa.nulls(0, kind) for kind in kinds]
         return [concat([a, pa.nulls(count, a.type)]) for a in given]
 
     def _encoded(self, columns: list[pa.Array]) -> Iterator[pa.RecordBatch]:
@@ -213,9 +213,10 @@ class Output:
         return held + right + 3 * self.rows.nbytes
 
     def room(self, left: int, right: int) -> int:
-        """Give how many more rows of these sizes may be collected."""
+        """Give how many more rows of these sizes may be collected; at least one, if none was."""
         free = self.capacity - 3 * self.rows.nbytes - self.pairs.bytes
-        return min(len(self.rows), int(free / output_row_bytes(left, right)))
+        room = min(len(self.rows), int(free / output_row_bytes(left, right)))
+        return room if self.pairs else max(1, room)
 
     def add(self, page: pa.RecordBatch, found: int, missing: int, sizes: tuple[int, int]) -> None:
         """Collect the first ``found`` pairs and ``missing`` absent rows of the kernel's arrays."""

@@ -51,4 +51,5 @@ def format_bytes(size: float) -> str:
     ('800 B', '128 KB', '23.84 MB')
     """
     unit = next((u for u in reversed(_UNITS) if abs(size) >= _UNITS[u]), "B")
-    return f"{size / _UNITS[unit]:.4g} {unit}" if unit != "B" else f"{size:.0f} B"
+    number = size / _UNITS[unit]
+    return f"{number:.4g} {unit}" if number < 10_000 and unit != "B" else f"{number:.0f} {unit}"

@@ -128,6 +128,7 @@ class Window:
             arena.use(0) for arena in self._arenas.values()
         )
         self.heads = np.full(1, -1, dtype=np.int32)
+        self._mean_size = 0.0
         self._oldest = 0
         self._ends: list[int] = []  # where each admission's rows end
         self._arrivals: list[tuple[float, int]] = []  # when it came: time, stream rows until then
@@ -153,7 +154,10 @@ class Window:
         rows = held + len(chunk)
         if width is not None:
             return self.cost(rows, rows * width) <= self.capacity
-        sizes = int(self._sizes[self.state != GONE].sum()) + int(chunk.sizes.sum())
+        new = int(chunk.sizes.sum())
+        if self.cost(rows, held * self._mean_size + new) > self.capacity:
+            return False  # most likely so; to know for certain takes a look at every row
+        sizes = int(self._sizes[self.state != GONE].sum()) + new
         return self.cost(rows, sizes) <= self.capacity
 
     def fits_now(self) -> bool:
@@ -219,6 +223,7 @@ class Window:
         self.pages = self._arenas["pages"].replace(state, kept, chunk.pages)
         if self.cost.width is None:
             self._sizes = self._arenas["sizes"].replace(state, kept, chunk.sizes)
+            self._mean_size = float(self._sizes.mean())
         waiting = np.full(len(chunk), WAITING, dtype=np.uint8)
         self.state = self._arenas["state"].replace(state, kept, waiting)  # last: others need it
         self.gone, self._oldest, self.waiting = 0, 0, self.waiting + len(chunk)

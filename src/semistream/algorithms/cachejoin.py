@@ -63,8 +63,8 @@ class Cachejoin(Hybridjoin):
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._cache = Cache(engine.master.page_schema)
         self._capacity = engine.plan.components["cache"]
+        self._cache = Cache(engine.master.page_schema, self._capacity)
         self.threshold = 2
         self._round_ends = engine.master.pages
 

@@ -60,8 +60,8 @@ class Moij(Hybridjoin):
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._cache = Cache(engine.master.page_schema)
         components, settings = engine.plan.components, engine.plan.settings
+        self._cache = Cache(engine.master.page_schema, components["window"])
         self._staging = components["cache"]
         self._divided = components["window"]  # what cache and window have together
         self._largest_cache = self._divided - int(settings["least_window"])

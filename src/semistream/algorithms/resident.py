@@ -31,7 +31,7 @@ class Resident(Algorithm):
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._cache = Cache(engine.master.page_schema)
+        self._cache = Cache(engine.master.page_schema, engine.plan.components["cache"])
         parts = [engine.load_copy(part) for part in range(engine.master.statistics.parts)]
         if parts:
             rows = concat_rows(parts)  # at once: the parts of a page are one join value

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import BudgetError, MasterError, OptionError, SchemaError
+from semistream.errors import (
+    BudgetError,
+    MasterError,
+    MasterNotFoundError,
+    OptionError,
+    SchemaError,
+)
 from semistream.keys import Keys
 from semistream.master.files import DATA, Draft, exclusive, publish, remove_others
 from semistream.master.filter import KeyFilter, filter_words
@@ -178,14 +184,19 @@ class _Build:
         try:
             null_keys = self._read(sort)
             self._write(sort, schema, with_filter, null_keys)
+        except BaseException:
+            remove_others(self.folder, self._current_names())
+            raise
         finally:
             sort.close()
 
     def _current_names(self) -> list[str]:
         try:
             return Manifest.load(self.folder).names
-        except MasterError:  # none, or one that nobody can open
+        except MasterNotFoundError:
             return []
+        except MasterError:  # another version's, perhaps: it stays until this build is done
+            return [path.name for path in self.folder.iterdir()]
 
     def _read(self, sort: ExternalSort) -> int:
         """Encode and sort all rows; give the number of those without a key."""
@@ -236,10 +247,13 @@ class _Build:
             filter_checksum=checksum(keys.words.data),
         )
         with ExitStack() as drafts:
-            contents = dict(zip(manifest.names[1:], [index, keys.words.tobytes()], strict=False))
-            data = {n: drafts.enter_context(Draft(self.folder, c)) for n, c in contents.items()}
+            data = {manifest.name("pages"): pages}
+            data[manifest.name("index")] = drafts.enter_context(Draft(self.folder, index))
+            if keys.nbytes:
+                words = drafts.enter_context(Draft(self.folder, keys.words.data))
+                data[manifest.name("filter")] = words
             last = drafts.enter_context(Draft(self.folder, manifest.dump()))
-            publish(self.folder, {manifest.name("pages"): pages, **data}, (MANIFEST, last))
+            publish(self.folder, data, (MANIFEST, last))
         remove_others(self.folder, manifest.names)
 
     def _snapshot(self, index: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from semistream.allocation import private_memory
 from semistream.errors import CorruptPageError, MasterError, OptionError
 from semistream.master.files import ReadFile
 from semistream.master.format import aligned, checksum
@@ -110,7 +110,7 @@ class _DirectReader(PageReader):
     def __init__(self, master: Master, parts: int) -> None:
         super().__init__(master, parts)
         size = max(1, master.statistics.largest_part * parts)
-        self._memory = mmap.mmap(-1, size)  # aligned, as O_DIRECT wants it
+        self._memory = private_memory(size)  # aligned, as O_DIRECT wants it
         self._buffer = pa.py_buffer(self._memory)
 
     @classmethod

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["ExternalSort"]
 
 _LARGEST_RUN = 1 << 30  # 32-bit offsets of string columns end at 2 GiB
-_BLOCKS = 512  # a block is this part of the memory
-_MOST_RUNS = 128  # so that a block of each is a quarter of it
+_BLOCKS = 1024  # a block is this part of the memory
+_LARGEST_BLOCK = 1 << 20  # larger ones are slower: the allocator maps each anew
+_MOST_RUNS = 256  # so that a block of each is a quarter of the memory
 
 _Run: TypeAlias = list[tuple[int, int]]
 """The offset and length of each of its blocks."""
@@ -74,7 +75,7 @@ class ExternalSort:
     def __init__(self, schema: pa.Schema, memory: int, folder: Path | None = None) -> None:
         self.rows = 0
         self._schema, self._folder = schema, folder
-        self._block_bytes = max(1, memory // _BLOCKS)
+        self._block_bytes = max(1, min(memory // _BLOCKS, _LARGEST_BLOCK))
         # While a run is sorted it exists twice; the allocator keeps some of what was freed.
         self._run_bytes = min(memory // 4, _LARGEST_RUN)
         self._held: list[pa.RecordBatch] = []

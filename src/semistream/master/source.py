@@ -58,11 +58,21 @@ class Rows:
         """Give how many rows were read, and them as pages hold them, without null keys."""
         for batch in self.reader:
             # By bytes, so that wide rows are few: each slice is copied.
-            size = min(_SLICE_BYTES, memory // 32)
-            rows = max(1, batch.num_rows * size // max(1, batch.nbytes))
+            rows = max(1, int(min(_SLICE_BYTES, memory // 32) // _row_width(batch)))
             for start in range(0, batch.num_rows, rows):
                 part = batch.slice(start, rows)
                 yield part.num_rows, _encoded(part, keys)
+
+
+def _row_width(batch: pa.RecordBatch) -> float:
+    """Estimate the mean bytes of a row when it is decoded."""
+    width = 1.0 + float(batch.nbytes) / max(1, int(batch.num_rows))
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            width += int(column.dictionary.nbytes) / max(1, len(column.dictionary))
+        elif pa.types.is_run_end_encoded(column.type):
+            width += int(column.values.nbytes) / max(1, len(column.values))
+    return width
 
 
 def _encoded(batch: pa.RecordBatch, keys: Keys) -> pa.RecordBatch:

@@ -155,7 +155,8 @@ def open_master(path: str | os.PathLike[str], read: str = "mapped") -> Master:
     path
         The folder that `build_master` wrote.
     read
-        ``"mapped"``: memory-mapped, the operating system's page cache helps. ``"direct"``: real
+        ``"mapped"``: memory-mapped, the operating system's page cache helps; if someone cuts the
+        file meanwhile (no build does), the operating system ends the process. ``"direct"``: real
         reads (``O_DIRECT``) into the operator's own buffers, nothing is kept outside its budget.
 
     Examples

@@ -33,7 +33,7 @@ class Case:
     on: On = "key"
     """As for `Join`; names the whole key of the master."""
     key: tuple[str, ...] = ("key",)
-    memory: int = 80 * 1024
+    memory: int = 64 * 1024
     page_bytes: int = 4096
     read: str = "mapped"
     prefix: str = ""

@@ -13,8 +13,8 @@ from semistream.testing.data import batches, fixed, master_of, pick, text, with_
 
 __all__: list[str] = []
 
-_KEYS = 2_000
-_ROWS = 1_200
+_KEYS = 1_600
+_ROWS = 600
 _DOUBLED = pa.array(np.arange(_KEYS) * 2)
 
 
@@ -24,7 +24,7 @@ def variable_width() -> Case:
     master = pa.table({"key": _DOUBLED, "a": text(_KEYS, 400, 1), "b": text(_KEYS, 30, 2)})
     rows = {"key": with_nulls(pick(_DOUBLED, _ROWS), 90), "c": text(_ROWS, 600, 3)}
     stream = pa.record_batch(rows | {"d": text(_ROWS, 9, 4).cast(pa.large_string())})
-    return Case("variable_width", master, batches(stream), memory=112 * 1024)
+    return Case("variable_width", master, batches(stream), memory=80 * 1024)
 
 
 def _nested(rows: int, seed: int) -> dict[str, pa.Array]:
@@ -54,9 +54,9 @@ def _nested(rows: int, seed: int) -> dict[str, pa.Array]:
 def nested() -> Case:
     """Give both sides lists, structs, maps and dictionaries, within each other too."""
     master = pa.table({"key": _DOUBLED, **_nested(_KEYS, 20)})
-    columns = {f"my_{name}": array for name, array in _nested(600, 30).items()}
-    stream = batches(pa.record_batch({"key": with_nulls(pick(_DOUBLED, 600), 60), **columns}))
-    return Case("nested", master, stream, memory=112 * 1024)
+    columns = {f"my_{name}": array for name, array in _nested(360, 30).items()}
+    stream = batches(pa.record_batch({"key": with_nulls(pick(_DOUBLED, 360), 60), **columns}))
+    return Case("nested", master, stream, memory=80 * 1024)
 
 
 def _rare(rows: int, seed: int) -> dict[str, pa.Array]:
@@ -80,19 +80,19 @@ def _rare(rows: int, seed: int) -> dict[str, pa.Array]:
 def rare_types() -> Case:
     """Give both sides columns of the rarer types."""
     master = pa.table({"key": _DOUBLED, **_rare(_KEYS, 40)})
-    columns = {"key": pick(_DOUBLED, 600), **_rare(600, 50)}
+    columns = {"key": pick(_DOUBLED, 360), **_rare(360, 50)}
     stream = batches(pa.record_batch(columns))
-    return Case("rare_types", master, stream, memory=112 * 1024, prefix="master_")
+    return Case("rare_types", master, stream, memory=80 * 1024, prefix="master_")
 
 
 @register
 def many_dictionary_values() -> Case:
     """Give a dictionary column more values in all than its index type counts, fewer a batch."""
     kind = pa.dictionary(pa.int8(), pa.string())
-    keys = pick(_DOUBLED, 1_000)
+    keys = pick(_DOUBLED, 700)
     pieces = [
         pa.record_batch({"key": keys.slice(i, 100), "word": _coded(i, kind)})
-        for i in range(0, 1_000, 100)
+        for i in range(0, 700, 100)
     ]
     return Case("many_dictionary_values", master_of({"key": _DOUBLED}), tuple(pieces))
 

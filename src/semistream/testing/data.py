@@ -77,4 +77,4 @@ def batches(rows: pa.RecordBatch, sizes: Iterable[int] = ()) -> tuple[pa.RecordB
 
 
 def _uneven(rows: int) -> npt.NDArray[np.int64]:
-    return np.random.default_rng(4).integers(1, 500, rows // 200 + 1)
+    return np.random.default_rng(4).integers(1, 300, rows // 120 + 1)

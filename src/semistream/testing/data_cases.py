@@ -14,8 +14,8 @@ from semistream.workloads import Arrivals, Stream, Zipf, master_table
 
 __all__: list[str] = []
 
-_KEYS = 2_000
-_ROWS = 1_300
+_KEYS = 1_600
+_ROWS = 800
 _DOUBLED = pa.array(np.arange(_KEYS) * 2)  # so that every second number is absent, between others
 
 
@@ -110,8 +110,8 @@ def duplicates() -> Case:
 def _giant_case(name: str, kind: pa.DataType) -> Case:
     """Give one key, in the middle, more rows than a page holds, and another nearly as many."""
     master = np.concatenate([np.arange(1_000), np.full(1_200, 500), np.full(90, 501)])
-    common = np.random.default_rng(11).integers(-100, 1_100, 1_000)
-    keys = np.where(np.arange(1_000) % 200 == 17, 500, common + (common == 500))
+    common = np.random.default_rng(11).integers(-100, 1_100, 600)
+    keys = np.where(np.arange(600) % 200 == 17, 500, common + (common == 500))
     tables = (pa.array(values).cast(kind) for values in (master, keys))
     return Case(name, master_of({"key": next(tables)}), stream_of({"key": next(tables)}))
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-_KEYS = 2_400  # different keys, of which the master has two thirds
-_ROWS = 1_200  # rows of a stream
+_KEYS = 1_800  # different keys, of which the master has two thirds
+_ROWS = 720  # rows of a stream
 
 
 def _case(name: str, master: pa.Array, stream: pa.Array, duplicates: int = 1) -> Case:
@@ -59,7 +59,7 @@ def _within(values: range, kind: pa.DataType) -> pa.Array:
 def _integer_case(name: str, master: pa.DataType, stream: pa.DataType, first: int) -> Case:
     ours = range(first - _KEYS // 8, first + _KEYS + _KEYS // 8)
     theirs = _within(range(first, first + _KEYS), master)
-    return _case(name, theirs, _within(ours, stream), duplicates=max(1, 1600 // len(theirs)))
+    return _case(name, theirs, _within(ours, stream), duplicates=max(1, 1200 // len(theirs)))
 
 
 for _name, _types in _INTEGERS.items():
