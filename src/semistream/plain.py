@@ -10,6 +10,7 @@ with nulls to a list with the wrong offsets.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -261,6 +262,7 @@ def _dense(array: pa.Array, kind: pa.DenseUnionType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(array), buffers, children=children)
 
 
+@cache
 def row_width(kind: pa.DataType) -> int | None:
     """Give the bytes that each value of a plain type takes, or None where they vary.
 

@@ -66,6 +66,7 @@ class Moij(Hybridjoin):
         self._divided = components["window"]  # what cache and window have together
         self._largest_cache = self._divided - int(settings["least_window"])
         self._v_s = engine.task.window_row
+        self._v_r = self._cache.cost(1, engine.master.row_bytes)
         self._evict = np.zeros(0, dtype=np.int64)  # codes that lost
 
     @property
@@ -81,8 +82,7 @@ class Moij(Hybridjoin):
         codes = page.column(0).to_numpy()
         firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
         m = np.diff(firsts, append=len(codes))
-        v_r = self._cache.cost(1, page.nbytes / page.num_rows)
-        wins = counts[firsts] * self._v_s > m * v_r
+        wins = counts[firsts] * self._v_s > m * self._v_r
         if wins.any():
             rows = np.flatnonzero(np.repeat(wins, m))
             self._stage(take_rows(page, rows), counts[np.repeat(firsts[wins], m[wins])])
@@ -120,8 +120,7 @@ class Moij(Hybridjoin):
         judged = seen >= queue
         m = np.diff(firsts, append=len(cache))
         n = cache.hits[firsts] * (queue / np.maximum(seen, 1))
-        v_r = cache.cost(1, cache.batch.nbytes / len(cache))
-        loses = judged & (m * v_r > n * self._v_s)
+        loses = judged & (m * self._v_r > n * self._v_s)
         self._evict = np.union1d(self._evict, cache.codes[firsts[loses]])
         again = firsts[judged]
         cache.hits[again], cache.born[again] = 0, metrics.rows_in
