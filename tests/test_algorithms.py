@@ -63,7 +63,7 @@ def test_meshjoin_lets_chunks_of_any_size_go_when_they_have_met_all_of_r(master)
         batch = pa.record_batch([keys, keys, keys.astype(np.int32)], schema=join.schema)
         for _ in join.offer(batch):
             pass
-        assert all(met < master.pages for met in join._engine.algorithm._met)
+        assert all(met < master.pages for _, met in join._engine.algorithm._chunks)
     for _ in join.drain():
         pass
     assert join.metrics.rows_out == sum(sizes) * 3

@@ -8,6 +8,7 @@ import pytest
 import semistream as ss
 from semistream.errors import (
     BudgetError,
+    JoinFailedError,
     OptionError,
     RowTooLargeError,
     SchemaError,
@@ -80,8 +81,14 @@ def test_unknown_words_are_answered_with_the_choices(master):
         make(master, memory="lots")
     with pytest.raises(OptionError, match="max_wait=-1"):
         make(master, max_wait=-1)
+    with pytest.raises(OptionError, match="max_wait=nan"):
+        make(master, max_wait=float("nan"))
     with pytest.raises(OptionError, match=r"select='name'.*list"):
         make(master, select="name")
+    with pytest.raises(OptionError, match="twice"):
+        make(master, select=["name", "name"])
+    with pytest.raises(OptionError, match="not a Table"):
+        make(master).offer(pa.table({"sale": [1]}))
 
 
 def test_columns_that_are_not_there_are_named(master):
@@ -166,6 +173,41 @@ def test_max_wait_takes_a_timedelta(master):
     while not found:
         found = rows_of(join.tick())
     assert found[0]["name"] == "product 1"
+
+
+def test_a_join_that_failed_is_over(tmp_path):
+    table = pa.table({"id": range(5000), "x": ["y" * 50] * 5000})
+    broken = ss.build_master(table, tmp_path / "m", key="id", page_bytes="4KB", filter=False)
+    pages = next((tmp_path / "m").glob("*.pages"))
+    content = bytearray(pages.read_bytes())
+    content[len(content) // 2] ^= 1
+    pages.write_bytes(content)
+    join = ss.Join(broken, pa.schema([("id", pa.int64())]), on="id", how="left", memory="64KB")
+    with pytest.raises(ss.SemistreamError, match="is damaged"):
+        rows_of(join.offer(pa.record_batch({"id": range(5000)})), join.drain())
+    for call in (join.drain, join.tick, lambda: join.offer(pa.record_batch({"id": [1]}))):
+        with pytest.raises(JoinFailedError, match="failed before"):
+            list(call())
+
+
+def test_a_dictionary_is_not_decoded_before_its_rows_are_taken(tmp_path):
+    table = pa.table({"id": range(5000), "x": ["y" * 50] * 5000})
+    master = ss.build_master(table, tmp_path / "m", key="id", page_bytes="4KB")
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), ["z" * 4000])
+    batch = pa.record_batch({"id": [i % 5000 for i in range(20_000)], "text": text})
+    join = ss.Join(master, batch.schema, on="id", memory="512KB", algorithm="hybridjoin")
+    before, most = pa.total_allocated_bytes(), 0
+    for out in join.offer(batch):
+        assert out.schema.field("text").type == text.type
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 2 << 20  # decoded, the batch has 80 MB
+
+
+def test_many_small_batches_are_answered(master):
+    join = make(master, how="left", algorithm="meshjoin")
+    found = [row for i in range(2000) for row in rows_of(join.offer(sales(i % 6000)))]
+    found += rows_of(join.drain())
+    assert sorted(row["product"] for row in found) == sorted(i % 6000 for i in range(2000))
 
 
 def test_memory_used_is_a_mapping_with_a_total(master):

@@ -23,7 +23,7 @@ from semistream.units import format_bytes, parse_bytes
 SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 settings.register_profile(
     "semistream",
-    max_examples=5_000 if SOAK else 150,
+    max_examples=1_500 if SOAK else 150,
     deadline=None,
     derandomize=not SOAK,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

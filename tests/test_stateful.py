@@ -28,8 +28,8 @@ from semistream.testing import case, least_budget, reference_join, same_rows, st
 
 SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 SETTINGS = settings(
-    max_examples=2_000 if SOAK else 35,
-    stateful_step_count=60 if SOAK else 14,
+    max_examples=400 if SOAK else 35,
+    stateful_step_count=50 if SOAK else 14,
     deadline=None,
     derandomize=not SOAK,
     print_blob=True,

@@ -55,14 +55,15 @@ def private_memory(size: int) -> mmap.mmap:
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-def take(array: pa.Array, rows: npt.NDArray[np.integer]) -> pa.Array:
+def take(array: pa.Array, rows: pa.Array) -> pa.Array:
     """Give the values at these rows, which must exist."""
-    return pc.take(array, pa.array(rows), boundscheck=False, memory_pool=_POOL)
+    return pc.take(array, rows, boundscheck=False, memory_pool=_POOL)
 
 
 def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.integer]) -> pa.RecordBatch:
     """Give these rows of a batch, in memory of their own."""
-    columns = [take(column, rows) for column in batch.columns]
+    index = pa.array(rows)
+    columns = [take(column, index) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.allocation import concat_rows, take_rows
-from semistream.columns import make_column
+from semistream.columns import in_place_width, make_column
 from semistream.kernels import GONE, WAITING, chain_values, probe_values
-from semistream.plain import row_bytes, row_width
+from semistream.plain import row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,22 +33,25 @@ class CacheCost:
     """What the cache pays for a row: ``fixed`` bytes, and ``factor`` for each byte of the row.
 
     The index takes at most 12 bytes, hits and birth 16, an epoch's choice 9, nulls 9/8 a column.
-    Columns of varying width are made anew in an epoch, so that they exist twice.
+    Columns that do not change in place are made anew in an epoch, so that they exist twice.
 
     Examples
     --------
     >>> CacheCost.of(pa.schema([("code", pa.int64()), ("description", pa.binary(24))]))
-    CacheCost(fixed=39.25, factor=1.0)
+    CacheCost(least=32, fixed=39.25, factor=1.0)
     """
 
+    least: int
+    """Bytes that every row has."""
     fixed: float
     factor: float
 
     @classmethod
     def of(cls, schema: pa.Schema) -> CacheCost:
         """Give the cost of a row of this (plain) schema."""
-        vary = any(row_width(field.type) is None for field in schema)
-        return cls(37.0 + 1.125 * len(schema), 2.0 if vary else 1.0)
+        width, all_in_place = in_place_width(schema)
+        fixed = 37.0 + 1.125 * len(schema)
+        return cls(width, fixed, 1.0) if all_in_place else cls(width, fixed - width, 2.0)
 
     def __call__(self, rows: int, row_bytes_in_all: float) -> float:
         """Give the bytes for so many rows of so many bytes in all."""
@@ -76,7 +79,7 @@ class Cache:
 
     def __init__(self, schema: pa.Schema, capacity: int) -> None:
         self.cost = CacheCost.of(schema)
-        limit = int(capacity // self.cost.fixed) + 1
+        limit = int(capacity // self.cost(1, self.cost.least)) + 1
         self._schema = schema
         self._columns = [make_column(field.type, limit) for field in schema]
         self.batch = pa.RecordBatch.from_pylist([], schema=schema)
@@ -149,6 +152,10 @@ class Cache:
         if keep is not None:
             self._drop(keep(self))
         self._index()
+
+    def load(self, rows: pa.RecordBatch) -> None:
+        """Take rows in at once; their codes are new, `epoch` makes the index."""
+        self._append(rows, np.zeros(rows.num_rows, dtype=np.int64), 0)
 
     def _append(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64], born: int) -> None:
         self.hits = np.concatenate([self.hits, hits])

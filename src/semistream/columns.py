@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     State = npt.NDArray[np.uint8]
 
-__all__ = ["Arena", "Column", "make_column"]
+__all__ = ["Arena", "Column", "in_place_width", "make_column"]
 
 
 class Arena:
@@ -80,12 +80,21 @@ class Column(ABC):
         """
 
 
+def in_place_width(schema: pa.Schema) -> tuple[int, bool]:
+    """Give the bytes of a row that change in place, and whether all of them do."""
+    kinds = [field.type for field in schema]
+    in_place = [kind for kind in kinds if _is_in_place(kind)]
+    return sum(row_width(kind) or 0 for kind in in_place), len(in_place) == len(kinds)
+
+
+def _is_in_place(kind: pa.DataType) -> bool:
+    primitive = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
+    return bool(primitive or pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind))
+
+
 def make_column(kind: pa.DataType, limit: int) -> Column:
     """Give a column for values of a plain type."""
-    primitive = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
-    if primitive or pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind):
-        return _FixedColumn(kind, limit)
-    return _ArrowColumn(kind)
+    return _FixedColumn(kind, limit) if _is_in_place(kind) else _ArrowColumn(kind)
 
 
 class _FixedColumn(Column):
@@ -113,9 +122,9 @@ class _FixedColumn(Column):
         return pa.Array.from_buffers(self._kind, rows, [bitmap, pa.py_buffer(values)])
 
     def _raw(self, array: pa.Array) -> npt.NDArray[Any]:
-        data = np.frombuffer(array.buffers()[1] or b"", dtype=self._dtype)
         start, end = array.offset * self._words, (array.offset + len(array)) * self._words
-        return data[start:end].reshape(-1, self._words) if self._words > 1 else data[start:end]
+        data = np.frombuffer(array.buffers()[1] or b"", dtype=self._dtype, count=end)[start:]
+        return data.reshape(-1, self._words) if self._words > 1 else data
 
     def _replace_valid(self, state: State, kept: int, new: pa.Array) -> pa.Buffer | None:
         if self._valid is None:

@@ -57,7 +57,7 @@ def _messages() -> Iterator[None]:
     try:
         yield
     except SemistreamError as error:
-        errors.print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
+        errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
 
 
@@ -109,7 +109,7 @@ def build(
                 filter=with_filter,
                 progress=progress,
             )
-        console.print(built.describe(), highlight=False, soft_wrap=True)
+        console.print(built.describe(), highlight=False, markup=False, soft_wrap=True)
 
 
 @master_app.command("show")
@@ -120,7 +120,7 @@ def show(path: MasterPath, as_json: AsJson = False) -> None:
         if as_json:
             typer.echo(json.dumps(_facts(master), indent=2))
         else:
-            console.print(master.describe(), highlight=False, soft_wrap=True)
+            console.print(master.describe(), highlight=False, markup=False, soft_wrap=True)
 
 
 def _facts(master: Master) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def verify(path: MasterPath) -> None:
     """Read every page and compare its checksum."""
     with _messages():
         pages = open_master(path, read="direct").verify()
-        console.print(f"{path}: {pages:,} pages are as they were written")
+        console.print(f"{path}: {pages:,} pages are as they were written", markup=False)
 
 
 @app.command()

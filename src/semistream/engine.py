@@ -17,7 +17,7 @@ from semistream.allocation import give_back_memory, take_rows
 from semistream.errors import RowTooLargeError
 from semistream.kernels import WAITING, match_page
 from semistream.metrics import Metrics
-from semistream.output import Assembler, Output, Pairs, output_row_bytes
+from semistream.output import Assembler, Output, Pairs, all_done, output_row_bytes
 from semistream.plain import decode, row_bytes
 from semistream.plan import MemoryUse
 from semistream.units import format_bytes
@@ -60,7 +60,6 @@ class Engine:
         self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
         self._assembler = Assembler(self.spec)
         self._output = Output(self._assembler, plan.components["output"], task.output_rows)
-        self._confirmed = np.empty(0, dtype=np.bool_)
         self._clock, self._max_wait = clock, max_wait
         self._pinned_met = True
         self.algorithm = algorithm(self)
@@ -69,7 +68,7 @@ class Engine:
     def memory_used(self) -> MemoryUse:
         """Bytes held now, by component."""
         used = MemoryUse(
-            window=self.window.nbytes + self._confirmed.nbytes,
+            window=self.window.nbytes,
             pages=self.reader.nbytes,
             output=self._output.nbytes,
             **self.algorithm.memory_used(),
@@ -84,7 +83,7 @@ class Engine:
         """Refuse a batch with a row that could not be held, before any of it is taken."""
         if self.window.cost.width is not None or not batch.num_rows:
             return
-        sizes = self._sizes(self._plain(batch))
+        sizes = self._sizes(batch)
         largest = int(sizes.max())
         right = self.master.statistics.widest_row
         window = self.window.cost(1, largest)
@@ -109,7 +108,6 @@ class Engine:
         for chunk in self._chunks(batch):
             yield from self._accept(chunk, now)
             yield from self.serve_overdue()
-        yield from self.serve_overdue()
         yield from self._flush()
 
     def drain(self) -> Batches:
@@ -128,11 +126,17 @@ class Engine:
 
     def serve_overdue(self) -> Batches:
         """Bring the page of the oldest row for as long as that row has waited too long."""
-        if self._max_wait is None:
-            return
-        while self.window.waiting and self._clock() - self.window.oldest_time >= self._max_wait:
-            page = int(self.window.pages[self.window.oldest])
-            yield from self._bring(range(page, page + 1))
+        served = False
+        while self._is_overdue():
+            yield from self._bring(self.algorithm.around_oldest())
+            served = True
+        if served:
+            yield from self._flush()
+
+    def _is_overdue(self) -> bool:
+        if self._max_wait is None or not self.window.waiting:
+            return False
+        return self._clock() - self.window.oldest_time >= self._max_wait
 
     def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [decode(column) for column in batch.columns]
@@ -149,19 +153,19 @@ class Engine:
         start = 0
         while start < batch.num_rows:
             quarter = self.window.capacity // 4
-            count = max(1, self.window.cost.rows(quarter, self.task.stream_row))
+            count = max(1, self.window.cost.rows(quarter, self.window.cost.least))
             chunk = self._chunk(batch.slice(start, count), quarter)
             start += len(chunk)
             self.metrics.rows_in += len(chunk)
             yield chunk
 
     def _chunk(self, batch: pa.RecordBatch, quarter: int) -> Chunk:
-        rows = self._plain(batch)
-        sizes = self._sizes(rows)
+        sizes = self._sizes(batch)
         if self.window.cost.width is None:
             cost = np.cumsum(self.window.cost.fixed + self.window.cost.factor * sizes)
             count = max(1, int(np.searchsorted(cost, quarter, side="right")))
-            rows, sizes = rows.slice(0, count), sizes[:count]
+            batch, sizes = batch.slice(0, count), sizes[:count]
+        rows = self._plain(batch)  # not before it is cut: a dictionary may hide any size
         codes = self.master.keys.encode([rows.column(name) for name in self.spec.stream_keys])
         pages = self.master.page_of(codes.values)
         pages[~codes.valid] = -1
@@ -178,13 +182,12 @@ class Engine:
             chunk = yield from self._sift(chunk, np.zeros(len(chunk), dtype=np.bool_))
         if not len(chunk):
             return
-        while not (self.window.fits(chunk) and self.algorithm.ready(len(chunk))):
+        while not (self.window.can_admit(chunk) and self.algorithm.ready(len(chunk))):
             yield from self._iterate()
+            yield from self.serve_overdue()
         yield from self._flush()  # what was collected refers to rows that are about to move
         self.algorithm.admitting(chunk)
         self.window.admit(chunk, now, self.metrics.rows_in)
-        if not self._assembler.exact:
-            self._confirmed = np.zeros(len(self.window), dtype=np.bool_)
         self._pinned_met = False
         self.algorithm.admitted()
 
@@ -336,7 +339,7 @@ class Engine:
     def _flush(self) -> Batches:
         """Give out what was collected of the window's rows."""
         if self._output.pairs:
-            confirmed = None if self._assembler.exact else self._confirmed
+            confirmed = None if self._assembler.exact else self.window.confirmed
             state = self.window.state
             pairs, rows = self._output.take(), self.window.rows
             yield from self._emit(rows, pairs, confirmed, lambda r: state[r] == WAITING)
@@ -346,8 +349,10 @@ class Engine:
         rows: pa.RecordBatch,
         pairs: Pairs,
         confirmed: npt.NDArray[np.bool_] | None = None,
-        unfinished: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]] = np.isnan,
+        unfinished: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]] = all_done,
     ) -> Batches:
+        self._output.leaving = pairs
         for batch in self._assembler.assemble(rows, pairs, confirmed, unfinished):
             self.metrics.rows_out += batch.num_rows
             yield batch
+        self._output.leaving = None

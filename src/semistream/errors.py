@@ -10,6 +10,7 @@
     │   ├── MasterNotFoundError        there is none
     │   ├── FormatVersionError         it was written in another format version
     │   └── CorruptPageError           its bytes are not those that were written
+    ├── JoinFailedError (RuntimeError) the join met an error before, and is over
     ├── RowTooLargeError (ValueError)  one stream row alone exceeds the window
     └── UnreadOutputError (RuntimeError)  an earlier offer was not read to its end
 """
@@ -26,6 +27,7 @@ __all__ = [
     "BudgetError",
     "CorruptPageError",
     "FormatVersionError",
+    "JoinFailedError",
     "MasterError",
     "MasterNotFoundError",
     "OptionError",
@@ -88,6 +90,10 @@ class FormatVersionError(MasterError):
 
 class CorruptPageError(MasterError):
     """A page's bytes are not those that were written."""
+
+
+class JoinFailedError(SemistreamError, RuntimeError):
+    """The join met an error in the middle of its work and cannot go on without losing rows."""
 
 
 class RowTooLargeError(SemistreamError, ValueError):

@@ -8,16 +8,16 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from semistream.algorithms import choose
 from semistream.engine import Engine
-from semistream.errors import OptionError, SchemaError, UnreadOutputError
+from semistream.errors import JoinFailedError, OptionError, SchemaError, UnreadOutputError
 from semistream.spec import JoinSpec
 from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    import pyarrow as pa
 
     from semistream.master import Master
     from semistream.metrics import Metrics
@@ -99,6 +99,7 @@ class Join:
         self._spec, self._plan = spec, plan
         self._engine = Engine(task, plan, kind, clock, _seconds(max_wait))
         self._unread: Iterator[pa.RecordBatch] | None = None
+        self._failure: BaseException | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -131,10 +132,13 @@ class Join:
         The batch is taken in while the result is read: read it to its end. What is left unread is
         not lost, `drain` gives it; but a further offer is refused until then.
         """
+        self._check_alive()
+        if not isinstance(batch, pa.RecordBatch):
+            msg = f"offer takes a RecordBatch, not a {type(batch).__name__}; see Table.to_batches()"
+            raise OptionError(msg)
         if batch.schema != self._spec.stream:
-            msg = (
-                f"the batch has columns {_columns(batch)}, not the stream's {_columns(self._spec)}"
-            )
+            given, wanted = _columns(batch.schema), _columns(self._spec.stream)
+            msg = f"the batch has columns {given}; the stream has {wanted}"
             raise SchemaError(msg)
         if self._unread is not None:
             msg = (
@@ -160,24 +164,42 @@ class Join:
     def _read(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # The engine's generators are kept here and not closed with the caller's: an iteration
         # that is broken off goes on with the next call.
+        self._check_alive()
         self._unread = itertools.chain(self._unread or (), results)
         return self._results(self._unread)
 
     def _results(self, mine: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in mine:  # noqa: UP028 - yield from would close the engine's generator
+        while (batch := self._next(mine)) is not None:
             yield batch
         if self._unread is mine:
             self._unread = None
 
+    def _next(self, results: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+        self._check_alive()
+        try:
+            return next(results, None)
+        except BaseException as error:
+            self._failure = error
+            raise
 
-def _columns(source: Any) -> str:  # noqa: ANN401
-    schema = source.schema if hasattr(source, "schema") else source.stream
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+    def _check_alive(self) -> None:
+        """Refuse to go on after an error: pages or rows in the middle of work would be lost."""
+        if self._failure is not None:
+            msg = (
+                f"this join failed before ({self._failure!r}); what it held may be incomplete: "
+                "make a new one and offer the stream again from the last point that is safe"
+            )
+            raise JoinFailedError(msg) from self._failure
+
+
+def _columns(schema: pa.Schema) -> str:
+    nulls = {True: "", False: " not null"}
+    return ", ".join(f"{field.name}: {field.type}{nulls[field.nullable]}" for field in schema)
 
 
 def _seconds(max_wait: float | timedelta | None) -> float | None:
     seconds = max_wait.total_seconds() if isinstance(max_wait, timedelta) else max_wait
-    if seconds is not None and (not isinstance(seconds, (int, float)) or seconds <= 0):
+    if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         msg = f"max_wait={max_wait!r} is not possible; give positive seconds or a timedelta"
         raise OptionError(msg)
     return seconds

@@ -68,15 +68,14 @@ def hash_bytes(offsets, data, out):
 
 
 @njit(cache=True)
-def chain_pages(pages, state, heads, chain):
-    """Chain the waiting rows of each page, in order of arrival.
+def chain_pages(pages, state, heads, chain, start):
+    """Put the waiting rows from ``start`` on before the chains of their pages.
 
     ``heads`` has a power of two of slots; a page's chain starts in ``heads[page & mask]`` and may
     hold rows of other pages, so walkers compare.
     """
-    heads[:] = -1
     mask = len(heads) - 1
-    for row in range(len(pages) - 1, -1, -1):
+    for row in range(len(pages) - 1, start - 1, -1):
         if state[row] == WAITING:
             slot = pages[row] & mask
             chain[row] = heads[slot]
@@ -114,7 +113,8 @@ def match_page(
         ``(last, once, single, done)``: is this the page's last part; is one pair a row enough;
         is only the first row served; the state of an answered row.
     rows, positions, absent
-        Where pairs (window row, part row), and rows without a match, are written.
+        Where pairs (window row, part row), and rows without a match, are written; together at most
+        as many as ``rows`` has room for.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def match_page(
             if position < 0:
                 position = _lower_bound(part, code)
             while position < len(part) and part[position] == code:
-                if found == len(rows):
+                if found + missing == len(rows):
                     return found, missing, answered, (previous, row, position)
                 rows[found], positions[found] = row, position
                 found += 1
@@ -142,7 +142,7 @@ def match_page(
                     break
             if last:
                 if position == 0 or part[position - 1] != code:
-                    if missing == len(absent):
+                    if found + missing == len(rows):
                         return found, missing, answered, (previous, row, position)
                     absent[missing] = row
                     missing += 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["Assembler", "Output", "output_row_bytes"]
+__all__ = ["Assembler", "Output", "Pairs", "all_done", "output_row_bytes"]
 
 
 def output_row_bytes(left: float, right: float) -> float:
@@ -54,6 +54,17 @@ class Pairs:
     def __bool__(self) -> bool:
         return bool(self.rows or self.absent)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        held = sum(a.nbytes for a in (*self.rows, *self.absent))
+        return held + sum(int(a.get_total_buffer_size()) for piece in self.right for a in piece)
+
+
+def all_done(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Tell that no further pairs will come of any row."""
+    return np.zeros(len(rows), dtype=np.bool_)
+
 
 class Assembler:
     """Makes output batches for one join; it holds no rows."""
@@ -73,7 +84,8 @@ class Assembler:
         """Take, from rows of the master, the columns that output or comparison needs."""
         if not self._gathered:
             return []
-        return [take(page.column(i), positions) for i in self._gathered]
+        index = pa.array(positions)
+        return [take(page.column(i), index) for i in self._gathered]
 
     def assemble(
         self,
@@ -132,8 +144,8 @@ class Assembler:
     def _equal(
         self, left: pa.RecordBatch, rows: Rows, right: list[pa.Array]
     ) -> npt.NDArray[np.bool_]:
-        keys = self.spec.master.keys
-        ours = keys.canonical([take(left.column(i), rows) for i in self._keys])
+        keys, index = self.spec.master.keys, pa.array(rows)
+        ours = keys.canonical([take(left.column(i), index) for i in self._keys])
         theirs = keys.canonical(right[len(self.spec.payload) :])
         equal = np.ones(len(rows), dtype=np.bool_)
         for a, b in zip(ours, theirs, strict=True):
@@ -150,7 +162,7 @@ class Assembler:
             return
         if how == "left" and len(alone):
             right = self._with_nulls(right, len(alone))
-        index = np.concatenate([matched, alone]) if len(alone) else matched
+        index = pa.array(np.concatenate([matched, alone]) if len(alone) else matched)
         columns = [take(column, index) for column in left.columns]
         yield from self._encoded([*columns, *right])
 
@@ -204,13 +216,14 @@ class Output:
         self.positions = np.empty(rows, dtype=np.int64)
         self.absent = np.empty(rows, dtype=np.int64)
         self.pairs = Pairs.none()
+        self.leaving: Pairs | None = None
+        """What is being given out."""
 
     @property
     def nbytes(self) -> int:
         """Bytes held now."""
-        held = sum(a.nbytes for a in (*self.pairs.rows, *self.pairs.absent))
-        right = sum(int(a.get_total_buffer_size()) for piece in self.pairs.right for a in piece)
-        return held + right + 3 * self.rows.nbytes
+        leaving = self.leaving.nbytes if self.leaving else 0
+        return self.pairs.nbytes + leaving + 3 * self.rows.nbytes
 
     def room(self, left: int, right: int) -> int:
         """Give how many more rows of these sizes may be collected; at least one, if none was."""

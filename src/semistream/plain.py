@@ -106,9 +106,13 @@ def _is_dense(kind: pa.DataType) -> bool:
 
 
 def _decode_runs(array: pa.Array) -> pa.Array:
+    return decode(array.values).take(pa.array(_runs(array)))
+
+
+def _runs(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Give the run of each value."""
     rows = np.arange(array.offset, array.offset + len(array))
-    runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
-    return decode(array.values).take(pa.array(runs))
+    return np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
 
 
 def encode(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -164,7 +168,8 @@ def _rebuilt(
     """Make a nested array of type ``kind``, its children converted from those of ``array``."""
     t, mask = pa.types, array.is_null() if array.null_count else None
     if t.is_struct(kind):
-        children = [convert(array.field(i), kind[i].type) for i in range(kind.num_fields)]
+        # Flattened: below a null struct, Arrow itself may leave indices into an empty dictionary.
+        children = [convert(child, kind[i].type) for i, child in enumerate(array.flatten())]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if t.is_union(kind):
         children = [convert(array.field(i), kind[i].type) for i in range(kind.num_fields)]
@@ -290,7 +295,9 @@ def _bits(count: Any) -> Any:  # noqa: ANN401 - a number, or an array of them
 
 
 def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Give the bytes that each row of a plain batch takes, one validity bit a column included.
+    """Give the bytes that each row takes when it is plain, one validity bit a column included.
+
+    A dictionary is not decoded for it: its values are measured, and their sizes taken.
 
     Examples
     --------
@@ -306,8 +313,14 @@ def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 def _value_bytes(array: pa.Array) -> npt.NDArray[np.int64] | int:
     t, kind = pa.types, array.type
-    if (width := row_width(kind)) is not None:
+    if (width := row_width(plain_type(kind))) is not None:
         return width
+    if t.is_dictionary(kind):
+        return np.take(_sizes_of(array.dictionary), array.indices.fill_null(0).to_numpy())
+    if t.is_run_end_encoded(kind):
+        return np.take(_sizes_of(array.values), _runs(array))
+    if plain_type(kind) != kind:
+        return _value_bytes(decode(array))
     if t.is_struct(kind) or t.is_union(kind):
         own = _bits(kind.num_fields) + t.is_union(kind)
         total = np.full(len(array), own, dtype=np.int64)
@@ -323,6 +336,11 @@ def _value_bytes(array: pa.Array) -> npt.NDArray[np.int64] | int:
     offset = np.int64 if kind in {pa.large_string(), pa.large_binary()} else np.int32
     lengths = np.diff(buffer(array, 1, offset, more=1)).astype(np.int64)
     return lengths + np.dtype(offset).itemsize
+
+
+def _sizes_of(array: pa.Array) -> npt.NDArray[np.int64]:
+    # One more, for indices into a dictionary that has no values, which only nulls have.
+    return np.append(np.broadcast_to(_value_bytes(array), len(array)), 0).astype(np.int64)
 
 
 def _items_bytes(values: pa.Array, bounds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

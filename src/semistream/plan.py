@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from semistream.cache import CacheCost
+from semistream.errors import OptionError
 from semistream.master.filter import KeyFilter
 from semistream.output import output_row_bytes
 from semistream.units import format_bytes
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryUse", "Plan", "Task", "TooSmall"]
 
-_VARIABLE_ROW = 64  # bytes a stream row is taken to have where its columns vary in width
 _LEAST_WINDOW_ROWS = 64
-_LARGEST_OUTPUT = 4 << 20
+_LARGEST_OUTPUT = 16 << 20
 _MOST_OUTPUT_ROWS = 1 << 16
 
 
@@ -90,6 +90,11 @@ class Task:
     def of(cls, spec: JoinSpec, memory: int, use_filter: bool | None) -> Task:
         """Describe a join; ``use_filter`` None lets the budget decide: at most 1/16 of it."""
         stored, values = spec.master.manifest.filter_words, spec.master.statistics.values
+        if use_filter and not stored:
+            msg = (
+                "filter=True, but this master has none; build it with filter=True, or leave it out"
+            )
+            raise OptionError(msg)
         room = 0 if use_filter is False else memory // (2 if use_filter else 16)
         return cls(spec, memory, KeyFilter.affordable(stored, values, room) if stored else 0)
 
@@ -102,7 +107,7 @@ class Task:
     @property
     def stream_row(self) -> int:
         """Bytes of a stream row (the papers' v_S), an assumption where they vary."""
-        return self.cost.width if self.cost.width is not None else _VARIABLE_ROW
+        return self.cost.assumed
 
     @property
     def window_row(self) -> float:
@@ -138,9 +143,9 @@ class Task:
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes to hold the whole master in memory; while it is loaded, all is there twice."""
+        """Bytes to hold the whole master in memory, and an eighth on its way there."""
         s = self.spec.master.statistics
-        return int(s.rows * self.cache_cost.fixed + 2 * s.bytes)
+        return int(self.cache_cost(s.rows, s.bytes) + s.bytes / 8) + 2 * self.page_bytes
 
     def fixed(self, buffer_pages: int) -> dict[str, int]:
         """Give the components that every algorithm has, beside its window."""

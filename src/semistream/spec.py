@@ -78,6 +78,9 @@ class JoinSpec:
         prefix: str,
     ) -> JoinSpec:
         """Check the arguments of a join against both schemas."""
+        if len(set(stream.names)) < len(stream.names):
+            msg = f"the stream's columns must have different names: {stream.names}"
+            raise SchemaError(msg)
         names = _stream_keys(master, stream, on)
         master.keys.check(stream, names)
         kind = resolve_how(how)
@@ -112,6 +115,9 @@ class JoinSpec:
 
 def _stream_keys(master: Master, stream: pa.Schema, on: On) -> tuple[str, ...]:
     """Give the stream's key columns in the order of the master's key."""
+    if not isinstance(on, (str, Sequence, Mapping)):
+        msg = f"on={on!r} is not possible; give a column's name, a list of them, or a mapping"
+        raise OptionError(msg)
     names = [on] if isinstance(on, str) else on
     pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
     for name in pairs:
@@ -136,6 +142,9 @@ def _payload(master: Master, select: Sequence[str] | None) -> tuple[str, ...]:
         msg = (
             f"select={select!r} is one string; give a list of column names, as select=[{select!r}]"
         )
+        raise OptionError(msg)
+    if len(set(select)) < len(select):
+        msg = f"select={list(select)} names a column twice"
         raise OptionError(msg)
     for name in select:
         if name not in master.schema.names:

@@ -4,8 +4,8 @@ One column a stream column, the rows in order of arrival (so the papers' queue Q
 the rows and needs no memory of its own), each with its code, its page and its state. Rows are
 chained by *page*, not by key: the master is sorted, so the page of a row is known when it arrives,
 and a page, when it comes, finds exactly the rows that wait for it: those that match and those that
-it proves absent. Admitting a chunk moves the rows that are left together, in place, appends the
-chunk and chains anew.
+it proves absent. A chunk is appended; when the window is full, the rows that are left are moved
+together, in place, as soon as a quarter of all is gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.allocation import select
-from semistream.columns import Arena, make_column
+from semistream.columns import Arena, in_place_width, make_column
 from semistream.kernels import GONE, WAITING, chain_pages, first_waiting
 from semistream.plain import row_width
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = ["Chunk", "RowCost", "Window"]
+
+_MOST_ARRIVALS = 65  # remembered, an odd number
 
 
 @dataclass(frozen=True)
@@ -55,33 +57,43 @@ class RowCost:
     A row takes ``fixed`` bytes and ``factor`` for each byte of its own; heads take at most 8 bytes
     a row, and at most 8 a page of the master. Code, page, state and chain are 17 of the fixed
     bytes, nulls 9/8 a column; the rest is a chunk of a quarter of the window that waits for
-    admission, with its codes. Columns of varying width are made anew at each admission and then
-    exist three times: as they were, without the rows that are gone, and with the chunk.
+    admission, with its codes. Columns that do not change in place are made anew at each admission
+    and then exist three times: as they were, without the rows that are gone, and with the chunk.
 
     Examples
     --------
     >>> sales = pa.schema([("key", pa.int64()), ("sale", pa.int64()), ("n", pa.int32())])
     >>> cost = RowCost.of(sales, pages=2000, exact=True)
-    >>> cost, cost(100_000, 100_000 * cost.width), cost.rows(1 << 20, cost.width)
-    (RowCost(width=21, fixed=28.375, factor=1.25, heads=2000), 5478500, 18902)
+    >>> cost.width, cost(100_000, 100_000 * cost.width), cost.rows(1 << 20, cost.width)
+    (21, 5478500, 18902)
     """
 
     width: int | None
     """Bytes of every row, or None where they vary."""
+    assumed: int
+    """Bytes that a row is taken to have before any is seen: 32 for a value that varies."""
+    least: int
+    """Bytes that every row has."""
     fixed: float
     factor: float
     heads: int
     """Pages of the master."""
+    exact: bool
+    """Whether codes are exact; where not, a row has a mark that it found a true match."""
 
     @classmethod
     def of(cls, schema: pa.Schema, pages: int, exact: bool) -> RowCost:
-        """Give the cost of a row of this (plain) schema; exact keys need no mark of a match."""
+        """Give the cost of a row of this (plain) schema."""
         widths = [row_width(field.type) for field in schema]
-        known = [width for width in widths if width is not None]
-        fixed = 25.0 + (0 if exact else 1) + 1.125 * len(schema)
-        if len(known) < len(widths):
-            return cls(None, fixed + 4, 3.25, pages)
-        return cls(sum(known) + (len(known) + 7) // 8, fixed, 1.25, pages)
+        known = sum(width for width in widths if width is not None) + (len(schema) + 7) // 8
+        in_place, all_in_place = in_place_width(schema)
+        fixed, factor = 25.0 + (0 if exact else 1) + 1.125 * len(schema), 1.25
+        if not all_in_place:  # in place once, the rest three times, and a quarter of both waits
+            fixed, factor = fixed - 2 * in_place, 3.25
+        if None not in widths:
+            return cls(known, known, known, fixed, factor, pages, exact)
+        assumed = known + 32 * widths.count(None)
+        return cls(None, assumed, in_place, fixed + 4, factor, pages, exact)
 
     def __call__(self, rows: int, row_bytes: float) -> int:
         """Give the bytes for so many rows of so many bytes in all."""
@@ -112,7 +124,7 @@ class Window:
         self.cost = cost
         self.gone = 0
         self.waiting = 0
-        limit = cost.rows(capacity, cost.width or 0) + 1
+        limit = cost.rows(capacity, cost.least) + 1
         self._schema = schema
         self._columns = [make_column(field.type, limit) for field in schema]
         self.rows = pa.RecordBatch.from_pylist([], schema=schema)
@@ -123,12 +135,16 @@ class Window:
             "state": Arena(np.uint8, limit),
             "chain": Arena(np.int32, limit),
             "sizes": Arena(np.int32, limit if cost.width is None else 0),
+            "confirmed": Arena(np.bool_, 0 if cost.exact else limit),
         }
-        self.codes, self.pages, self.state, self.chain, self._sizes = (
+        self.codes, self.pages, self.state, self.chain, self._sizes, self.confirmed = (
             arena.use(0) for arena in self._arenas.values()
         )
         self.heads = np.full(1, -1, dtype=np.int32)
-        self._mean_size = 0.0
+        self.dropped = 0
+        """How many rows have left the window's arrays so far."""
+        self._widest = 0
+        self._bytes = 0  # of all rows that are held
         self._oldest = 0
         self._ends: list[int] = []  # where each admission's rows end
         self._arrivals: list[tuple[float, int]] = []  # when it came: time, stream rows until then
@@ -146,25 +162,27 @@ class Window:
     @property
     def widest(self) -> int:
         """Bytes of the largest row that is held."""
-        return int(self._sizes.max(initial=0)) if self.cost.width is None else self.cost.width
+        return self._widest if self.cost.width is None else self.cost.width
 
-    def fits(self, chunk: Chunk) -> bool:
-        """Whether the chunk can be admitted without exceeding the capacity."""
-        held, width = len(self) - self.gone, self.cost.width
-        rows = held + len(chunk)
-        if width is not None:
-            return self.cost(rows, rows * width) <= self.capacity
-        new = int(chunk.sizes.sum())
-        if self.cost(rows, held * self._mean_size + new) > self.capacity:
-            return False  # most likely so; to know for certain takes a look at every row
-        sizes = int(self._sizes[self.state != GONE].sum()) + new
-        return self.cost(rows, sizes) <= self.capacity
+    def can_admit(self, chunk: Chunk) -> bool:
+        """Whether the chunk has room behind the last row, or where at least a quarter is gone."""
+        return self._can_append(chunk) or (4 * self.gone >= len(self) and self._fits(chunk))
+
+    def _can_append(self, chunk: Chunk) -> bool:
+        rows = len(self) + len(chunk)
+        return self.cost(rows, self._bytes + int(chunk.sizes.sum())) <= self.capacity
+
+    def _fits(self, chunk: Chunk) -> bool:
+        """Whether the chunk has room when the rows that are gone have made way."""
+        rows, new = len(self) - self.gone + len(chunk), int(chunk.sizes.sum())
+        if self.cost.width is not None:
+            return self.cost(rows, rows * self.cost.width) <= self.capacity
+        kept = int(self._sizes[self.state != GONE].sum())
+        return self.cost(rows, kept + new) <= self.capacity
 
     def fits_now(self) -> bool:
         """Whether the rows that are held, those gone included, are within the capacity."""
-        width = self.cost.width
-        sizes = int(self._sizes.sum()) if width is None else len(self) * width
-        return self.cost(len(self), sizes) <= self.capacity
+        return self.cost(len(self), self._bytes) <= self.capacity
 
     def head(self, page: int) -> int:
         """Give the first row of the chain that holds this page's rows, −1 where it is empty."""
@@ -190,10 +208,6 @@ class Window:
     def _oldest_arrival(self) -> tuple[float, int]:
         return self._arrivals[int(np.searchsorted(self._ends, self.oldest, side="right"))]
 
-    def end_of(self, admission: int) -> int:
-        """Give where the rows of an admission end; 0 is the first that had rows at the last one."""
-        return self._ends[admission]
-
     def leave(self, rows: int, answered: int) -> None:
         """Note that rows were answered, and how many of them left; kernels set their states."""
         self.waiting -= answered
@@ -208,37 +222,72 @@ class Window:
         return waiting
 
     def admit(self, chunk: Chunk, time: float, count: int) -> None:
-        """Drop the rows that are gone, append the chunk, chain the waiting rows anew.
+        """Append the chunk and chain its rows; the rows that are gone make way if they must.
 
         ``time`` and ``count`` say when the chunk came: by the clock, and in stream rows.
         """
+        if not self._can_append(chunk):
+            self._drop_gone()
+        start, state = len(self), self.state
+        self._replace(state, start, chunk)
+        waiting = np.full(len(chunk), WAITING, dtype=np.uint8)
+        self.state = self._arenas["state"].replace(state, start, waiting)
+        self.waiting += len(chunk)
+        self._bytes += int(chunk.sizes.sum())
+        self._note_arrival((time, count))
+        self._chain(start)
+
+    def _drop_gone(self) -> None:
+        """Move the rows that are left together."""
         state, kept = self.state, len(self) - self.gone
-        self._move_bounds(kept + len(chunk), (time, count))
+        self._move_bounds()
+        self._replace(state, kept, self._none)
+        self.state = self._arenas["state"].replace(state, kept, state[:0])
+        self.dropped += self.gone
+        self.gone, self._oldest = 0, 0
+        self._bytes = int(self._sizes.sum()) if self.cost.width is None else kept * self.cost.width
+        self._chain(0)
+
+    def _replace(self, state: npt.NDArray[np.uint8], kept: int, new: Chunk) -> None:
+        """Drop the rows that are gone, unless all are kept, and append; states change later."""
         columns = [
-            column.replace(state, kept, new)
-            for column, new in zip(self._columns, chunk.rows.columns, strict=True)
+            column.replace(state, kept, values)
+            for column, values in zip(self._columns, new.rows.columns, strict=True)
         ]
         self.rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        self.codes = self._arenas["codes"].replace(state, kept, chunk.codes)
-        self.pages = self._arenas["pages"].replace(state, kept, chunk.pages)
+        self.codes = self._arenas["codes"].replace(state, kept, new.codes)
+        self.pages = self._arenas["pages"].replace(state, kept, new.pages)
         if self.cost.width is None:
-            self._sizes = self._arenas["sizes"].replace(state, kept, chunk.sizes)
-            self._mean_size = float(self._sizes.mean())
-        waiting = np.full(len(chunk), WAITING, dtype=np.uint8)
-        self.state = self._arenas["state"].replace(state, kept, waiting)  # last: others need it
-        self.gone, self._oldest, self.waiting = 0, 0, self.waiting + len(chunk)
-        self._chain()
+            self._sizes = self._arenas["sizes"].replace(state, kept, new.sizes)
+            self._widest = int(self._sizes.max(initial=0))
+        if not self.cost.exact:
+            unknown = np.zeros(len(new), dtype=np.bool_)
+            self.confirmed = self._arenas["confirmed"].replace(state, kept, unknown)
 
-    def _move_bounds(self, end: int, arrival: tuple[float, int]) -> None:
+    @property
+    def _none(self) -> Chunk:
+        empty = self.rows.slice(0, 0)
+        return Chunk(empty, self.codes[:0], self.pages[:0], np.empty(0, dtype=np.int32))
+
+    def _note_arrival(self, arrival: tuple[float, int]) -> None:
+        self._ends.append(len(self))
+        self._arrivals.append(arrival)
+        if len(self._ends) > _MOST_ARRIVALS:  # of two neighbours, the earlier time counts
+            self._ends = [*self._ends[1:-1:2], self._ends[-1]]
+            self._arrivals = self._arrivals[::2]
+
+    def _move_bounds(self) -> None:
         counts = [np.count_nonzero(rows != GONE) for rows in np.split(self.state, self._ends)[:-1]]
         left = np.flatnonzero(counts)  # admissions that still have rows
-        self._ends = [*np.cumsum(counts, dtype=np.int64)[left].tolist(), end]
-        self._arrivals = [*(self._arrivals[i] for i in left), arrival]
+        self._ends = np.cumsum(counts, dtype=np.int64)[left].tolist()
+        self._arrivals = [self._arrivals[i] for i in left]
 
-    def _chain(self) -> None:
+    def _chain(self, start: int) -> None:
+        """Chain the rows from ``start`` on, or all where there are more heads to have."""
         wanted = min(self.cost.heads, len(self))
         slots = 1 << max(0, (wanted - 1).bit_length())
-        if slots != len(self.heads):
-            self.heads = np.empty(slots, dtype=np.int32)
+        if start == 0 or slots > len(self.heads):
+            self.heads = np.full(slots, -1, dtype=np.int32)
+            start = 0
         self.chain = self._arenas["chain"].use(len(self))
-        chain_pages(self.pages, self.state, self.heads, self.chain)
+        chain_pages(self.pages, self.state, self.heads, self.chain, start)

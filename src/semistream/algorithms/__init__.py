@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from semistream.spec import JoinSpec
 
-__all__ = ["Algorithm", "algorithms", "choose"]
+__all__ = ["Algorithm", "algorithms", "choose", "register"]
 
 _REGISTRY: dict[str, type[Algorithm]] = {
     algorithm.name: algorithm
@@ -49,6 +49,15 @@ def algorithms() -> Mapping[str, str]:
     ['inlj', 'meshjoin', 'hybridjoin', 'x-hybridjoin', 'tuned-x-hybridjoin', 'cachejoin', 'moij']
     """
     return MappingProxyType({name: algorithm.paper for name, algorithm in _REGISTRY.items()})
+
+
+def register(algorithm: type[Algorithm]) -> type[Algorithm]:
+    """Make an algorithm known by its name; usable as a class decorator."""
+    if algorithm.name in _REGISTRY:
+        msg = f"there is an algorithm {algorithm.name!r} already; give yours another name"
+        raise OptionError(msg)
+    _REGISTRY[algorithm.name] = algorithm
+    return algorithm
 
 
 def choose(

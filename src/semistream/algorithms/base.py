@@ -91,10 +91,11 @@ class Algorithm(ABC):
         """Give the bytes of the components that are the algorithm's own."""
         return {}
 
-    def oldest_page(self) -> int:
-        """Give the page of the row that has waited longest."""
+    def around_oldest(self, count: int = 1) -> range:
+        """Give the page of the row that has waited longest, among ``count`` neighbours."""
         window = self.engine.window
-        return int(window.pages[window.oldest])
+        start = int(window.pages[window.oldest]) // count * count
+        return range(start, min(start + count, self.engine.master.pages))
 
 
 def positive(name: str, value: object) -> int:

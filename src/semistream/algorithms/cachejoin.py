@@ -36,7 +36,7 @@ class Cachejoin(Hybridjoin):
     From the papers (CACHEJOIN as PCSRJ describes it, section 3.2): both phases, the threshold, its
     tuning (up when rows are evicted often, down when the cache is not full after a round of R), the
     overwriting of the least frequent. Decided here: rows enter and leave the cache in epochs of at
-    most an eighth of it; all rows of a join value are cached or none (the paper has unique keys);
+    most an eighth of it, so that it is full from three quarters on; all rows of a join value are cached or none (the paper has unique keys);
     counts are halved at each epoch, so that the cache follows a stream that drifts; half of the
     memory is the cache's, for the papers give no share.
 
@@ -80,7 +80,7 @@ class Cachejoin(Hybridjoin):
             self._stage(page, np.flatnonzero(frequent), counts)
         if self.engine.metrics.iterations >= self._round_ends:
             self._round_ends += self.engine.master.pages
-            if self._cache.claimed < self._capacity / 2:
+            if self._cache.claimed < 3 / 4 * self._capacity:
                 self.threshold = max(1, self.threshold - 1)
 
     def _stage(

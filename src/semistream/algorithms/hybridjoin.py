@@ -39,5 +39,4 @@ class Hybridjoin(Algorithm):
 
     def next_pages(self) -> range:
         """Choose the page of the oldest row."""
-        page = self.oldest_page()
-        return range(page, page + 1)
+        return self.around_oldest()

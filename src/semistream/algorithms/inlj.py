@@ -40,5 +40,4 @@ class Inlj(Algorithm):
 
     def next_pages(self) -> range:
         """Choose the page of the oldest row."""
-        page = self.oldest_page()
-        return range(page, page + 1)
+        return self.around_oldest()

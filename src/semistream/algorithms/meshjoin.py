@@ -89,8 +89,8 @@ class Meshjoin(Algorithm):
         self._quarter = int(settings["window_rows"]) / 4
         self._rows_a_page = 4 * self._quarter / pages
         self._next = 0
-        self._met: list[int] = []  # pages that each chunk in the window has met
-        self._expired = 0  # chunks that have left since the last admission
+        self._chunks: list[list[int]] = []  # rows that had entered with it, pages it has met
+        self._entered = 0
         self._due = 0.0  # rows that the scan has made way for
 
     @property
@@ -102,7 +102,8 @@ class Meshjoin(Algorithm):
         """Choose the next b pages of the scan."""
         pages = range(self._next, min(self._next + self._b, self.engine.master.pages))
         self._next = pages.stop % self.engine.master.pages
-        self._met = [met + len(pages) for met in self._met]
+        for chunk in self._chunks:
+            chunk[1] += len(pages)
         self._due = min(self._quarter, self._due + len(pages) * self._rows_a_page)
         return pages
 
@@ -113,18 +114,17 @@ class Meshjoin(Algorithm):
     def admitting(self, chunk: Chunk) -> None:
         """Count the pages that the new chunk meets."""
         self._due = max(0.0, self._due - len(chunk))
-        self._expired = 0
-        self._met.append(0)
+        self._entered += len(chunk)
+        if not self._chunks or self._chunks[-1][1]:
+            self._chunks.append([0, 0])
+        self._chunks[-1][0] = self._entered
 
     def iterated(self) -> int:
         """Let the oldest chunk go when it has met all of R; all, when none of them waits."""
         window = self.engine.window
         if not window.waiting:
-            self._expired += len(self._met)
-            self._met.clear()
+            self._chunks.clear()
             return len(window)
-        if self._met and self._met[0] >= self.engine.master.pages:
-            self._met.pop(0)
-            self._expired += 1
-            return window.end_of(self._expired - 1)
+        if self._chunks and self._chunks[0][1] >= self.engine.master.pages:
+            return self._chunks.pop(0)[0] - window.dropped
         return 0

@@ -83,19 +83,19 @@ class Moij(Hybridjoin):
         firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
         m = np.diff(firsts, append=len(codes))
         wins = counts[firsts] * self._v_s > m * self._v_r
-        if wins.any():
-            rows = np.flatnonzero(np.repeat(wins, m))
-            self._stage(take_rows(page, rows), counts[np.repeat(firsts[wins], m[wins])])
+        if wins.any() and self._has_room(int(m[wins].sum()) * self._v_r):
+            self._stage(take_rows(page, np.flatnonzero(np.repeat(wins, m))))
 
-    def _stage(self, rows: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+    def _has_room(self, price: float) -> bool:
+        staged, claimed = self._cache.staged_bytes + price, self._cache.claimed + price
+        return bool(staged <= self._staging and claimed <= self._largest_cache)
+
+    def _stage(self, rows: pa.RecordBatch) -> None:
         """Note rows for the cache and take their memory from the window's next input (line 25)."""
-        price = self._cache.price(rows)
-        if self._cache.staged_bytes + price > self._staging:
-            return
-        if self._cache.claimed + price > self._largest_cache:
-            return
-        self._cache.stage(rows, np.zeros(len(counts), dtype=np.int64), self.engine.metrics.rows_in)
-        self._divide()
+        if self._has_room(self._cache.price(rows)):
+            hits = np.zeros(rows.num_rows, dtype=np.int64)
+            self._cache.stage(rows, hits, self.engine.metrics.rows_in)
+            self._divide()
 
     def _divide(self) -> None:
         self.engine.window.capacity = int(self._divided - self._cache.claimed)

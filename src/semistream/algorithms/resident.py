@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Resident"]
 
+_PIECES = 16
+
 
 class Resident(Algorithm):
     """Hold the whole master in memory: no row waits, no page is read twice."""
@@ -32,12 +34,11 @@ class Resident(Algorithm):
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         self._cache = Cache(engine.master.page_schema, engine.plan.components["cache"])
-        parts = [engine.load_copy(part) for part in range(engine.master.statistics.parts)]
-        if parts:
-            rows = concat_rows(parts)  # at once: the parts of a page are one join value
-            parts.clear()
-            self._cache.stage(rows, np.zeros(rows.num_rows, dtype=np.int64), 0)
-            self._cache.epoch()
+        parts = engine.master.statistics.parts
+        # In few pieces: to append to a column of varying width is to make it anew.
+        for some in np.array_split(np.arange(parts), min(parts, _PIECES)) if parts else ():
+            self._cache.load(concat_rows([engine.load_copy(int(part)) for part in some]))
+        self._cache.epoch()
 
     @property
     def cache(self) -> Cache:

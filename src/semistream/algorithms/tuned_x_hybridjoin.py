@@ -61,35 +61,34 @@ class TunedXHybridjoin(XHybridjoin):
         chosen = min(_SWAPPABLE, task.memory // 8) // max(1, task.page_bytes)
         k = positive("k", k) if k is not None else max(1, chosen)
         k = min(k, max(1, task.spec.master.pages))
-        fixed = positive("l", l) if l is not None else 0
-        parts = cls.components(task, pinned, swappable=k, non_swappable=max(1, fixed))
-        settings: dict[str, int | float | str | bool] = {
-            "pinned": pinned,
-            "k": k,
-            "l": max(1, fixed),
-            "tuned": not fixed,
-        }
-        settings |= {"buffer_pages": k, "least_window": task.least_window}
+        given = min(positive("l", l), max(1, task.spec.master.pages)) if l is not None else 1
+        parts = cls.components(task, pinned, swappable=k, non_swappable=given)
+        parts["counters"] = 4 * task.spec.master.pages if l is None else parts["counters"]
+        settings: dict[str, int | float | str | bool] = {"pinned": pinned, "k": k, "l": given}
+        settings |= {"tuned": l is None, "buffer_pages": k}
+        if l is None:
+            window = (task.memory - sum(parts.values())) // 16
+            settings["least_window"] = max(task.least_window, window)
         return task.split(cls.name, parts, settings)
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         self._k = int(engine.plan.settings["k"])
-        self._tuned = bool(engine.plan.settings["tuned"]) and self._by_count
+        self._tuned = bool(engine.plan.settings["tuned"])
         components = engine.plan.components
         self._divided = components["window"] + components["pinned"]
 
     def next_pages(self) -> range:
         """Choose the k neighbouring pages among which is that of the oldest row."""
-        start = self.oldest_page() // self._k * self._k
-        return range(start, min(start + self._k, self.engine.master.pages))
+        return self.around_oldest(self._k)
 
     def admitted(self) -> None:
         """Tune l when pages are chosen anew; pages are loaded once the window has shrunk."""
         task = self.engine.task
         if self._tuned and self._counted >= self._due:
+            least = int(self.engine.plan.settings["least_window"])
             self.l = best_non_swappable(
-                self._counts, self._divided, task.page_bytes, task.window_row, task.least_window
+                self._counts, self._divided, task.page_bytes, task.window_row, least
             )
             self.engine.window.capacity = self._divided - self.l * task.page_bytes
             self._pin(self._popular(self.l)[: len(self._pinned)])

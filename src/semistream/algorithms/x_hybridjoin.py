@@ -68,9 +68,10 @@ class XHybridjoin(Hybridjoin):
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        settings, pages = engine.plan.settings, engine.master.pages
+        settings = engine.plan.settings
         self._by_count = settings["pinned"] == "counted"
-        self._counts = np.zeros(pages if self._by_count else 0, dtype=np.uint32)
+        counted = engine.plan.components["counters"] > 0
+        self._counts = np.zeros(engine.master.pages if counted else 0, dtype=np.uint32)
         self._pinned: dict[int, pa.RecordBatch] = {}
         self._counted = 0
         self._due = 0
@@ -82,7 +83,7 @@ class XHybridjoin(Hybridjoin):
 
     def admitting(self, chunk: Chunk) -> None:
         """Count for which pages rows come."""
-        if self._by_count:
+        if len(self._counts):
             seen = np.bincount(chunk.pages, minlength=len(self._counts))
             self._counts += seen.astype(np.uint32)
         self._counted += len(chunk)
@@ -92,8 +93,7 @@ class XHybridjoin(Hybridjoin):
         if self._counted < self._due:
             return
         self._pin(self._popular(self.l))
-        if self._by_count:
-            self._counts //= 2
+        self._counts //= 2
         self._counted, self._due = 0, 4 * len(self.engine.window)
 
     def _popular(self, count: int) -> npt.NDArray[np.int64]:
