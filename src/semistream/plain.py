@@ -316,7 +316,8 @@ def _value_bytes(array: pa.Array) -> npt.NDArray[np.int64] | int:
     if (width := row_width(plain_type(kind))) is not None:
         return width
     if t.is_dictionary(kind):
-        return np.take(_sizes_of(array.dictionary), array.indices.fill_null(0).to_numpy())
+        indices: npt.NDArray[np.int64] = array.indices.fill_null(0).to_numpy().astype(np.int64)
+        return np.take(_sizes_of(array.dictionary), indices)
     if t.is_run_end_encoded(kind):
         return np.take(_sizes_of(array.values), _runs(array))
     if plain_type(kind) != kind:

@@ -115,7 +115,8 @@ class JoinSpec:
 
 def _stream_keys(master: Master, stream: pa.Schema, on: On) -> tuple[str, ...]:
     """Give the stream's key columns in the order of the master's key."""
-    if not isinstance(on, (str, Sequence, Mapping)):
+    given: object = on
+    if not isinstance(given, (str, Sequence, Mapping)):
         msg = f"on={on!r} is not possible; give a column's name, a list of them, or a mapping"
         raise OptionError(msg)
     names = [on] if isinstance(on, str) else on

@@ -36,9 +36,10 @@ class Cachejoin(Hybridjoin):
     From the papers (CACHEJOIN as PCSRJ describes it, section 3.2): both phases, the threshold, its
     tuning (up when rows are evicted often, down when the cache is not full after a round of R), the
     overwriting of the least frequent. Decided here: rows enter and leave the cache in epochs of at
-    most an eighth of it, so that it is full from three quarters on; all rows of a join value are cached or none (the paper has unique keys);
-    counts are halved at each epoch, so that the cache follows a stream that drifts; half of the
-    memory is the cache's, for the papers give no share.
+    most an eighth of it, so that it counts as full from three quarters on; all rows of a join value
+    are cached or none (the paper has unique keys); counts are halved at each epoch, so that the
+    cache follows a stream that drifts; half of the memory is the cache's, for the papers give no
+    share.
 
     References
     ----------
