@@ -56,7 +56,7 @@ def nested() -> Case:
     master = pa.table({"key": _DOUBLED, **_nested(_KEYS, 20)})
     columns = {f"my_{name}": array for name, array in _nested(360, 30).items()}
     stream = batches(pa.record_batch({"key": with_nulls(pick(_DOUBLED, 360), 60), **columns}))
-    return Case("nested", master, stream, memory=80 * 1024)
+    return Case("nested", master, stream, memory=144 * 1024)
 
 
 def _rare(rows: int, seed: int) -> dict[str, pa.Array]:

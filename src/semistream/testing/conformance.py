@@ -187,11 +187,15 @@ def check_least_budget(
     tmp_path: Path,
     **options: Any,  # noqa: ANN401
 ) -> None:
-    """Check that the least budget, which the refusal of one byte names, works and is the least."""
+    """Check that the least budget, which a refusal names, works, as do larger ones, none less."""
     least = least_budget(algorithm, case, how, tmp_path, **options)
     enough, below = (replace(case, memory=m, resident=None) for m in (least, least - 1))
     refusal = _refusal(algorithm, below, how, tmp_path, **options)
     assert f"{least:,} bytes" in refusal, f"one byte less than {least:,} gives: {refusal!r}"
+    for more in range(0, 4 * case.page_bytes, case.page_bytes // 4):
+        above = replace(enough, memory=least + more)
+        refusal = _refusal(algorithm, above, how, tmp_path, **options)
+        assert not refusal, f"{least:,} bytes are enough, {more:,} more are not: {refusal}"
     check_answers(algorithm, enough, how, tmp_path, **options)
 
 
