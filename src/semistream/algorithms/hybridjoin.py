@@ -21,8 +21,8 @@ class Hybridjoin(Algorithm):
     Notes
     -----
     From the paper: the choice of page, the eviction of all matches. Decided here: when the window
-    is full, rows enter when a quarter of it is free, not after each page; absent rows, which the paper excludes,
-    leave when their page has come.
+    is full, rows enter when a quarter of it is free, not after each page; absent rows, which the
+    paper excludes, leave when their page has come.
 
     References
     ----------
