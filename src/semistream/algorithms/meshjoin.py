@@ -77,6 +77,9 @@ class Meshjoin(Algorithm):
         sizes = {"tuned": tuned_buffer(task.memory), "default": _DEFAULT_BUFFER}
         wanted = sizes[buffer] if buffer in sizes else parse_bytes(buffer, "buffer")
         b = min(max(1, round(wanted / max(1, task.page_bytes))), max(1, task.spec.master.pages))
+        if buffer == "tuned":  # not at the price of the least window
+            rest = task.memory - sum(task.fixed(0).values()) - task.least_window
+            b = max(1, min(b, rest // max(1, task.page_bytes)))
         parts = task.fixed(b)
         rows = task.cost.rows(task.memory - sum(parts.values()), task.stream_row)
         w = max(0, rows) * b / max(1, task.spec.master.pages)

@@ -1,6 +1,11 @@
 """Tools to test with: the conformance suite that every algorithm must pass, and its reference.
 
-Needs the extra ``testing``. For an algorithm of your own, registered under its name::
+Needs the extra ``testing``. For an algorithm of your own::
+
+    from semistream.algorithms import Algorithm, register
+
+    @register
+    class Mine(Algorithm): ...
 
     @pytest.mark.parametrize("check", semistream.testing.checks())
     @pytest.mark.parametrize("case", semistream.testing.cases())
