@@ -162,14 +162,19 @@ def _encode_runs(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(runs.run_ends, values, type=kind)
 
 
+def _field(array: pa.StructArray, number: int) -> pa.Array:
+    field = array.field(number)
+    # Below a null struct Arrow itself leaves indices into an empty dictionary: they become null.
+    return pc.struct_field(array, [number]) if pa.types.is_dictionary(field.type) else field
+
+
 def _rebuilt(
     array: pa.Array, kind: pa.DataType, convert: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
     """Make a nested array of type ``kind``, its children converted from those of ``array``."""
     t, mask = pa.types, array.is_null() if array.null_count else None
     if t.is_struct(kind):
-        # Flattened: below a null struct, Arrow itself may leave indices into an empty dictionary.
-        children = [convert(child, kind[i].type) for i, child in enumerate(array.flatten())]
+        children = [convert(_field(array, i), kind[i].type) for i in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if t.is_union(kind):
         children = [convert(array.field(i), kind[i].type) for i in range(kind.num_fields)]

@@ -21,7 +21,7 @@ def describe() -> dict[str, object]:
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "kernel": platform.release(),
+        "kernel": platform.release().split("-")[0],
         "python": platform.python_version(),
         "load": os.getloadavg(),
         "versions": {name: version(name) for name in packages},

@@ -24,9 +24,13 @@ def _table(record: dict[str, Any], read: str) -> Table:
     grid = record["grid"]
     rates = {(r["algorithm"], r["share"]): r for r in record["rates"] if r["read"] == read}
     held = max((rate["resident"] for rate in rates.values()), default=0)
+    cached = {
+        "mapped": f"the operating system held {format_bytes(held)} of R",
+        "direct": "past the operating system's cache",
+    }
     title = (
         f"{read} reads, R = {grid['rows']:,} × {grid['row_bytes']} B, Zipf {grid['exponent']}, "
-        f"one thread; the operating system held {format_bytes(held)} of R"
+        f"one thread; {cached[read]}"
     )
     table = Table(title=title, caption="thousand rows/s (spread) and share of the bound")
     table.add_column("algorithm")
