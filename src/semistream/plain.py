@@ -38,6 +38,7 @@ _VIEWS = {
 }
 
 
+@cache
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Give the type in which the engine holds values of type ``kind``.
 

@@ -68,6 +68,7 @@ class Moij(Hybridjoin):
         self._v_s = engine.task.window_row
         self._v_r = self._cache.cost(1, engine.master.row_bytes)
         self._evict = np.zeros(0, dtype=np.int64)  # codes that lost
+        self._judge_at = 0  # no value was counted for the length of the queue before that row
 
     @property
     def cache(self) -> Cache:
@@ -76,9 +77,8 @@ class Moij(Hybridjoin):
 
     def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
         """Apply the cache inequality to each join value of the page (lines 22 to 27)."""
-        matched = np.flatnonzero(counts)
-        if not len(matched):
-            return
+        if counts.max() * self._v_s <= self._v_r:
+            return  # not even a value with one row wins
         codes = page.column(0).to_numpy()
         firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
         m = np.diff(firsts, append=len(codes))
@@ -103,7 +103,8 @@ class Moij(Hybridjoin):
     def admitted(self) -> None:
         """Move rows into and out of the cache, when the window has given up its memory for them."""
         due = self._cache.staged_bytes > max(self._staging / 8, self._cache.claimed / 16)
-        if (due or len(self._evict)) and self.engine.window.fits_now():
+        lost = 32 * len(self._evict) > len(self._cache)
+        if (due or lost) and self.engine.window.fits_now():
             evict, self._evict = self._evict, self._evict[:0]
             self._cache.epoch(lambda cache: ~np.isin(cache.codes, evict))
             self.engine.metrics.evicted = self._cache.evicted
@@ -113,6 +114,8 @@ class Moij(Hybridjoin):
         """Every ten iterations, find join values that take more memory here (lines 32 to 42)."""
         metrics, window, cache = self.engine.metrics, self.engine.window, self._cache
         if metrics.iterations % _EVICTION or not len(cache) or not window.waiting:
+            return 0
+        if metrics.rows_in < self._judge_at:
             return 0
         queue = max(1, metrics.rows_in - window.oldest_count)  # its length, in stream rows
         firsts = cache.firsts()
@@ -124,6 +127,7 @@ class Moij(Hybridjoin):
         self._evict = np.union1d(self._evict, cache.codes[firsts[loses]])
         again = firsts[judged]
         cache.hits[again], cache.born[again] = 0, metrics.rows_in
+        self._judge_at = int(cache.born[firsts].min()) + queue
         return 0
 
     def memory_used(self) -> dict[str, int]:
