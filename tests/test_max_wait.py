@@ -87,7 +87,7 @@ def test_no_row_waits_longer_while_others_come(algorithm, name, gap, masters):
 def test_no_row_waits_longer_when_reads_are_slow(algorithm, masters):
     clock = Clock()
     watched, rows = started("zipf_0.0", masters, algorithm, clock, max_wait=MAX_WAIT)
-    reader = watched.join._engine.reader
+    reader = watched.join._operator.reader
     load = reader.load
 
     def slow(part, count):

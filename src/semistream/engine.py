@@ -17,6 +17,7 @@ from semistream.allocation import give_back_memory, take_rows
 from semistream.errors import RowTooLargeError
 from semistream.kernels import WAITING, match_page
 from semistream.metrics import Metrics
+from semistream.operator import Operator
 from semistream.output import Assembler, Output, Pairs, all_done, output_row_bytes
 from semistream.plain import decode, row_bytes
 from semistream.plan import MemoryUse
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine"]
 
 
-class Engine:
+class Engine(Operator):
     """Runs one algorithm on one stream."""
 
     def __init__(
@@ -76,6 +77,11 @@ class Engine:
         if self.filter is not None:
             used["filter"] = self.filter.nbytes
         return used
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait for their page."""
+        return self.window.waiting
 
     # -- taking rows in ---------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semistream.algorithms import choose
-from semistream.engine import Engine
 from semistream.errors import JoinFailedError, OptionError, SchemaError, UnreadOutputError
 from semistream.spec import JoinSpec
 from semistream.units import parse_bytes
@@ -97,7 +96,7 @@ class Join:
         spec = JoinSpec.resolve(master, stream_schema, on, how, select, prefix)
         kind, task, plan = choose(algorithm, spec, parse_bytes(memory), filter, options)
         self._spec, self._plan = spec, plan
-        self._engine = Engine(task, plan, kind, clock, _seconds(max_wait))
+        self._operator = kind.operator(task, plan, clock, _seconds(max_wait))
         self._unread: Iterator[pa.RecordBatch] | None = None
         self._failure: BaseException | None = None
 
@@ -114,17 +113,17 @@ class Join:
     @property
     def memory_used(self) -> MemoryUse:
         """Bytes held now, by component, with their ``total``; never more than the budget."""
-        return self._engine.memory_used
+        return self._operator.memory_used
 
     @property
     def metrics(self) -> Metrics:
         """What was done so far; a copy."""
-        return replace(self._engine.metrics)
+        return replace(self._operator.metrics)
 
     @property
     def waiting(self) -> int:
         """How many rows wait for their page."""
-        return self._engine.window.waiting
+        return self._operator.waiting
 
     def offer(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take a batch of the stream in; give joined batches, as many as are ready.
@@ -146,12 +145,12 @@ class Join:
                 "join.offer(batch): …), or call drain()"
             )
             raise UnreadOutputError(msg)
-        self._engine.check(batch)
-        return self._read(self._engine.run(batch))
+        self._operator.check(batch)
+        return self._read(self._operator.run(batch))
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Answer every row that waits; afterwards none does, and the join can go on."""
-        return self._read(self._engine.drain())
+        return self._read(self._operator.drain())
 
     def tick(self) -> Iterator[pa.RecordBatch]:
         """Serve a quiet stream: give the rows that have waited ``max_wait``.
@@ -159,7 +158,7 @@ class Join:
         Without ``max_wait``, do one round of the algorithm's loop, so that repeated calls answer
         everything in the end.
         """
-        return self._read(self._engine.tick())
+        return self._read(self._operator.tick())
 
     def _read(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # The engine's generators are kept here and not closed with the caller's: an iteration

@@ -5,18 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from semistream.engine import Engine
 from semistream.errors import OptionError
 from semistream.kernels import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
     from semistream.cache import Cache
-    from semistream.engine import Engine
+    from semistream.operator import Operator
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
@@ -51,6 +52,13 @@ class Algorithm(ABC):
     @abstractmethod
     def plan(cls, task: Task, **options: Any) -> Plan:  # noqa: ANN401 - each has its own
         """Split the budget among the algorithm's components, or raise `TooSmall`."""
+
+    @classmethod
+    def operator(
+        cls, task: Task, plan: Plan, clock: Callable[[], float], max_wait: float | None
+    ) -> Operator:
+        """Start the join that was planned: one engine, unless overridden."""
+        return Engine(task, plan, cls, clock, max_wait)
 
     @abstractmethod
     def next_pages(self) -> range:
