@@ -24,6 +24,8 @@ class Metrics:
     because the whole master is in memory."""
     cache_hits: int = 0
     """Stream rows answered from the cache (the papers' w_N)."""
+    looked_up: int = 0
+    """Stream rows answered at once, from mapped pages that lay in memory."""
     pinned_hits: int = 0
     """Stream rows answered by a page that stays in memory."""
     absent: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from semistream.algorithms.adaptive import Adaptive
 from semistream.algorithms.base import Algorithm
 from semistream.algorithms.cachejoin import Cachejoin
 from semistream.algorithms.hybridjoin import Hybridjoin
@@ -35,6 +36,7 @@ _REGISTRY: dict[str, type[Algorithm]] = {
         TunedXHybridjoin,
         Cachejoin,
         Moij,
+        Adaptive,
     )
 }
 

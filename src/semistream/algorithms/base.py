@@ -10,7 +10,7 @@ from semistream.errors import OptionError
 from semistream.kernels import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -64,6 +64,10 @@ class Algorithm(ABC):
     def next_pages(self) -> range:
         """Choose the neighbouring pages to bring next; called while rows are waiting."""
 
+    def next_runs(self) -> Sequence[range]:
+        """Choose the runs of neighbouring pages that one round brings."""
+        return [self.next_pages()]
+
     @property
     def done(self) -> np.uint8:
         """The state of an answered row."""
@@ -73,6 +77,14 @@ class Algorithm(ABC):
     def cache(self) -> Cache | None:
         """Master rows that answer stream rows before they enter the window."""
         return None
+
+    @property
+    def at_once(self) -> bool:
+        """Whether rows are looked up in pages that lie in memory, and need no window."""
+        return False
+
+    def looked_up(self, rows: int, faults: int) -> None:
+        """Note that rows were looked up, and how often that had to wait for the disk."""
 
     def pinned(self) -> Iterable[tuple[int, pa.RecordBatch]]:
         """Give the pages that stay in memory, each with its number; they are met every round."""
