@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.allocation import give_back_memory, take_rows
+from semistream.blocks import Blocks
 from semistream.errors import RowTooLargeError
 from semistream.kernels import WAITING, match_page
 from semistream.lookup import Lookup, page_faults
@@ -23,6 +24,7 @@ from semistream.operator import Operator
 from semistream.output import Assembler, Output, Pairs, all_done, gathered_schema
 from semistream.plain import decode, row_bytes
 from semistream.plan import MemoryUse
+from semistream.raw import match_run
 from semistream.units import format_bytes
 from semistream.window import Chunk, Window
 
@@ -65,6 +67,7 @@ class Engine(Operator):
         self._assembler = Assembler(self.spec)
         self._output = Output(self._assembler, plan.components["output"], self._output_rows)
         self.lookup = self._lookup()
+        self._blocks = self._run_blocks()
         self._clock, self._max_wait = clock, max_wait
         self._pinned_met = True
         self.draining = False
@@ -82,6 +85,13 @@ class Engine(Operator):
             return None
         return Lookup(self.master, self.reader, gathered_schema(self.spec).names, self._output)
 
+    def _run_blocks(self) -> Blocks | None:
+        """Give the means to match whole runs of pages, if the plan has memory for them."""
+        if "blocks" not in self.plan.components:
+            return None
+        wanted = gathered_schema(self.spec).names
+        return Blocks(self.master.page_schema, wanted, int(self.plan.settings["run_pages"]))
+
     @property
     def memory_used(self) -> MemoryUse:
         """Bytes held now, by component."""
@@ -95,6 +105,8 @@ class Engine(Operator):
             used["filter"] = self.filter.nbytes
         if self.lookup is not None:
             used["lookup"] = self.lookup.nbytes
+        if self._blocks is not None:
+            used["blocks"] = self._blocks.nbytes
         return used
 
     @property
@@ -318,7 +330,7 @@ class Engine(Operator):
             )
             cursor = (after[0], after[1])
             right = self._assembler.gathered(found)
-            right.append(self._assembler.columns(cache.batch), positions[:found])
+            right.append(self._assembler.named(cache.batch), positions[:found])
             pairs = Pairs([rows[:found].copy()], right, lasting=True)
             yield from self._emit(chunk.rows, pairs, confirmed, lambda r: r == cursor[0])  # noqa: B023
         hits = int(np.count_nonzero(hit))
@@ -351,19 +363,50 @@ class Engine(Operator):
         for run in runs:
             self.metrics.pages_read += len(run)
             parts = self._parts(run)
-            if len(parts) == len(run):  # every page has one part: one read brings them all
+            if len(parts) > len(run):
+                for page in run:
+                    yield from self._bring_parts(page)
+            elif self._blocks is None:  # every page has one part: one read brings them all
+                for page, part, batch in zip(run, parts, self._load(parts), strict=True):
+                    yield from self._meet(page, part, batch, True)
+            else:
                 whole.append((run, parts))
-                continue
-            for page in run:
-                yield from self._bring_parts(page)
-        reads = self.reader.sweep([parts for _, parts in whole])
-        for batches, (run, parts) in zip(reads, whole, strict=True):
-            self._count_reads()
-            for page, part, batch in zip(run, parts, batches, strict=True):
-                yield from self._meet(page, part, batch, True)
+        if self._blocks is not None:
+            yield from self._sweep(whole, self._blocks)
 
     def _parts(self, run: range) -> range:
         return range(self.master.parts(run[0])[0], self.master.parts(run[-1])[-1] + 1)
+
+    def _sweep(self, runs: list[tuple[range, range]], blocks: Blocks) -> Batches:
+        """Read runs of pages, those that come next while one is matched."""
+        reads = self.reader.sweep([parts for _, parts in runs])
+        for addresses, (run, parts) in zip(reads, runs, strict=True):
+            self._count_reads()
+            for block, address in enumerate(addresses):
+                blocks.note(block, address)
+            yield from self._meet_run(run.start, parts, blocks)
+
+    def _meet_run(self, first: int, parts: range, blocks: Blocks) -> Batches:
+        """Match the rows that wait for neighbouring pages with these, in compiled code."""
+        w, output, index = self.window, self._output, self.master.index
+        some = slice(parts.start, parts.stop)
+        pages = (index.rows[some], blocks.start, blocks.codes)
+        window = (w.heads, w.chain, w.pages, w.codes, w.state)
+        sizes = (w.widest, int(index.widest[some].max()))
+        cursor = (0, -1, -2, -1)
+        while cursor[0] < len(parts):
+            room = output.room(*sizes)
+            if room < 1:
+                yield from self._flush()
+                continue
+            out = (output.rows[:room], output.blocks, output.positions, output.absent)
+            found, missing, answered, cursor = match_run(
+                first, pages, window, cursor, self._assembler.once, out
+            )
+            output.add_from(blocks, found, missing, sizes)
+            w.leave(answered, answered)
+            self.metrics.absent += missing
+            self.metrics.answered += answered
 
     def _bring_parts(self, page: int) -> Batches:
         """Read a page part by part: its one join value is larger than the disk buffer."""
@@ -371,11 +414,11 @@ class Engine(Operator):
         if self._assembler.once:
             parts = parts[:1]  # all parts have the same code: the first one tells
         for part in parts:
-            batch = self._load(part, 1)[0]
+            batch = self._load(range(part, part + 1))[0]
             yield from self._meet(page, part, batch, part == parts[-1])
 
-    def _load(self, part: int, count: int) -> list[pa.RecordBatch]:
-        batches = self.reader.load(part, count)
+    def _load(self, parts: range) -> list[pa.RecordBatch]:
+        batches = self.reader.load(parts.start, len(parts))
         self._count_reads()
         return batches
 
@@ -384,7 +427,7 @@ class Engine(Operator):
 
     def load_copy(self, part: int) -> pa.RecordBatch:
         """Read a part into memory of its own."""
-        batch = self._load(part, 1)[0]
+        batch = self._load(range(part, part + 1))[0]
         self.metrics.pages_read += 1
         return take_rows(batch, np.arange(batch.num_rows))
 
@@ -437,6 +480,8 @@ class Engine(Operator):
             confirmed = None if self._assembler.exact else self.window.confirmed
             state = self.window.state
             pairs, rows = self._output.take(), self.window.rows
+            if pairs.right is not None:
+                self.algorithm.collected(pairs)
             yield from self._emit(rows, pairs, confirmed, lambda r: state[r] == WAITING)
 
     def _emit(

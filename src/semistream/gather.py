@@ -7,7 +7,7 @@ that are put together at the end, so that they exist twice for a moment.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+
+    from semistream.blocks import Blocks, Column
 
     Rows = npt.NDArray[np.int64]
 
@@ -69,6 +71,11 @@ class Gathered:
         for column, array in zip(self._columns, source, strict=True):
             column.append(array, positions)
 
+    def append_from(self, blocks: Blocks, block: npt.NDArray[np.int32], positions: Rows) -> None:
+        """Take values at these positions of these pages."""
+        for column, source in zip(self._columns, blocks.columns, strict=True):
+            column.append_from(blocks, source, block, positions)
+
     def arrays(self) -> list[pa.Array]:
         """Give what was gathered; nothing may be appended any more."""
         return [column.array() for column in self._columns]
@@ -83,6 +90,12 @@ class _Column(ABC):
     @abstractmethod
     def append(self, source: pa.Array, positions: Rows) -> None:
         """Take values at these positions."""
+
+    @abstractmethod
+    def append_from(
+        self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
+    ) -> None:
+        """Take values at these positions of these pages."""
 
     @abstractmethod
     def array(self) -> pa.Array:
@@ -104,27 +117,32 @@ class _Fixed(_Column):
         return self._rows * self._width + (0 if self._valid is None else self._valid.nbytes)
 
     def append(self, source: pa.Array, positions: Rows) -> None:
-        bitmap, values = source.buffers()
-        block = _zeros(len(positions))
         if source.offset:
             positions = positions + source.offset
-        at = self._values.address + self._rows * self._width
-        start = np.array([values.address if values is not None else 0])
-        gather_fixed(_NOWHERE, start, block, positions, self._width, at)
-        self._append_valid(bitmap, block, positions)
-        self._rows += len(positions)
+        bitmap, values = (0 if b is None else b.address for b in source.buffers())
+        self._append(_NOWHERE, np.array([[bitmap], [values]]), _zeros(len(positions)), positions)
 
-    def _append_valid(
-        self, bitmap: pa.Buffer | None, block: npt.NDArray[np.int32], p: Rows
+    def append_from(
+        self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
     ) -> None:
-        if bitmap is None and self._valid is None:
-            return
-        if self._valid is None:
+        self._append(blocks.start, blocks.offsets[source.lines], block, positions)
+
+    def _append(
+        self,
+        start: Rows,
+        offsets: npt.NDArray[np.integer[Any]],
+        block: npt.NDArray[np.int32],
+        positions: Rows,
+    ) -> None:
+        at = self._values.address + self._rows * self._width
+        gather_fixed(start, offsets[1], block, positions, self._width, at)
+        if self._valid is None and offsets[0].any():
             self._valid = np.zeros(self._limit // 8 + 1, dtype=np.uint8)
             none = _zeros(self._rows)
-            self._nulls += gather_bits(_NOWHERE, _NOWHERE, none, none, self._valid, 0)
-        start = np.array([0 if bitmap is None else bitmap.address])
-        self._nulls += gather_bits(_NOWHERE, start, block, p, self._valid, self._rows)
+            gather_bits(_NOWHERE, _NOWHERE, none, none, self._valid, 0)
+        if self._valid is not None:
+            self._nulls += gather_bits(start, offsets[0], block, positions, self._valid, self._rows)
+        self._rows += len(positions)
 
     def array(self) -> pa.Array:
         self._values.resize(self._rows * self._width)
@@ -146,10 +164,15 @@ class _Pieces(_Column):
     def append(self, source: pa.Array, positions: Rows) -> None:
         self._pieces.append(take(source, pa.array(positions)))
 
+    def append_from(
+        self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
+    ) -> None:
+        self._pieces.append(blocks.gather(source, block, positions))
+
     def array(self) -> pa.Array:
-        if len(self._pieces) == 1:
-            return self._pieces[0]
-        return concat(self._pieces) if self._pieces else pa.nulls(0, self._kind)
+        if len(self._pieces) != 1:
+            self._pieces = [concat(self._pieces) if self._pieces else pa.nulls(0, self._kind)]
+        return self._pieces[0]
 
 
 _NOWHERE = np.zeros(1, dtype=np.int64)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from semistream.blocks import Blocks
     from semistream.spec import JoinSpec
 
     Rows = npt.NDArray[np.int64]
@@ -35,7 +36,7 @@ def output_row_bytes(left: float, right: float, copies: int) -> float:
 
     Its indices, the stream's columns once, the master's as often as `semistream.gather.copies`.
     """
-    return 24 + left + copies * right
+    return 28 + left + copies * right
 
 
 def gathered_schema(spec: JoinSpec) -> pa.Schema:
@@ -80,7 +81,7 @@ class Assembler:
         self.schema = spec.output
         self.exact = spec.master.keys.exact
         schema, names = gathered_schema(spec), spec.master.page_schema.names
-        self._kinds = schema.types
+        self._kinds, self._names = schema.types, schema.names
         self._gathered = tuple(names.index(name) for name in schema.names)
         self.copies = copies(schema)
         self._keys = [spec.stream.names.index(name) for name in spec.stream_keys]
@@ -94,6 +95,10 @@ class Assembler:
     def columns(self, page: pa.RecordBatch) -> list[pa.Array]:
         """Give the columns of a page that output or comparison needs."""
         return [page.column(i) for i in self._gathered]
+
+    def named(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """Give the same columns of rows that have at least these."""
+        return [rows.column(name) for name in self._names]
 
     def assemble(
         self,
@@ -242,6 +247,7 @@ class Output:
         self.rows = np.empty(rows, dtype=np.int64)
         self.positions = np.empty(rows, dtype=np.int64)
         self.absent = np.empty(rows, dtype=np.int64)
+        self.blocks = np.empty(rows, dtype=np.int32)
         self.pairs = Pairs()
         self.leaving: Pairs | None = None
         """What is being given out."""
@@ -250,7 +256,11 @@ class Output:
     def nbytes(self) -> int:
         """Bytes held now."""
         leaving = self.leaving.nbytes if self.leaving else 0
-        return self.pairs.nbytes + leaving + 3 * self.rows.nbytes
+        return self.pairs.nbytes + leaving + self._scratch
+
+    @property
+    def _scratch(self) -> int:
+        return 3 * self.rows.nbytes + self.blocks.nbytes
 
     def row_bytes(self, left: float, right: float) -> float:
         """Give the bytes that a row of these sizes takes."""
@@ -258,17 +268,30 @@ class Output:
 
     def room(self, left: int, right: int) -> int:
         """Give how many more rows of these sizes may be collected; at least one, if none was."""
-        free = self.capacity - 3 * self.rows.nbytes - self.pairs.bytes
+        free = self.capacity - self._scratch - self.pairs.bytes
         room = min(len(self.rows), int(free / self.row_bytes(left, right)))
         return room if self.pairs else max(1, room)
 
     def add(self, page: pa.RecordBatch, found: int, missing: int, sizes: tuple[int, int]) -> None:
         """Collect the first ``found`` pairs and ``missing`` absent rows of the kernel's arrays."""
         if found:
+            self._right().append(self.assembler.columns(page), self.positions[:found])
+        self._collect(found, missing, sizes)
+
+    def add_from(self, blocks: Blocks, found: int, missing: int, sizes: tuple[int, int]) -> None:
+        """Collect pairs and absent rows likewise; ``self.blocks`` tells the page of each pair."""
+        if found:
+            self._right().append_from(blocks, self.blocks[:found], self.positions[:found])
+        self._collect(found, missing, sizes)
+
+    def _right(self) -> Gathered:
+        if self.pairs.right is None:
+            self.pairs.right = self.assembler.gathered(len(self.rows))
+        return self.pairs.right
+
+    def _collect(self, found: int, missing: int, sizes: tuple[int, int]) -> None:
+        if found:
             self.pairs.rows.append(self.rows[:found].copy())
-            if self.pairs.right is None:
-                self.pairs.right = self.assembler.gathered(len(self.rows))
-            self.pairs.right.append(self.assembler.columns(page), self.positions[:found])
         if missing:
             self.pairs.absent.append(self.absent[:missing].copy())
         self.pairs.bytes += (found + missing) * self.row_bytes(*sizes)

@@ -15,6 +15,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from semistream.kernels import GONE, WAITING
+
 __all__ = [
     "buffer_offsets",
     "gather_bits",
@@ -22,6 +24,7 @@ __all__ = [
     "gather_fixed",
     "gather_texts",
     "locate",
+    "match_run",
 ]
 
 
@@ -279,3 +282,80 @@ def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
             missing += 1
         row, position = row + 1, -1
     return (row, position, found, missing, deferred), -1
+
+
+@njit(cache=True, nogil=True)
+def match_run(first, pages, window, cursor, once, out):
+    """Match the rows that wait for neighbouring pages with these pages; answered rows leave.
+
+    Parameters
+    ----------
+    first
+        The number of the first page.
+    pages
+        ``(rows, start, offset)``: of each page its rows, its address and where its codes begin.
+    window
+        ``(heads, chain, pages, codes, state)``: the window's arrays.
+    cursor
+        ``(block, previous, row, position)`` to go on from: the page, the row before in its chain
+        or −1, the row or −2 for the first one, and where in the page it stands or −1.
+    once
+        Whether one pair a row is enough.
+    out
+        ``(rows, blocks, positions, absent)``: pairs and rows without a match; together at most as
+        many as there is room for.
+
+    Returns
+    -------
+    tuple
+        How many pairs, how many absent rows, how many rows were answered, and the cursor; its block
+        is the number of pages when all is done.
+    """
+    block, previous, row, position = cursor
+    page_rows, start, offset = pages
+    heads, chain, row_page, codes, state = window
+    rows, blocks, positions, absent = out
+    found, missing, answered, room = 0, 0, 0, len(rows)
+    while block < len(page_rows):
+        page, base, count = first + block, start[block] + offset[block], np.int64(page_rows[block])
+        slot = page & (len(heads) - 1)
+        if row == -2:
+            row = np.int64(heads[slot])
+        while row >= 0:
+            if row_page[row] != page or state[row] != WAITING:
+                previous, row = row, np.int64(chain[row])
+                continue
+            code = codes[row]
+            if position < 0:
+                position = _first_at_least(base, count, code, _guess(base, count, code))
+            while position < count and _load_int64(base + 8 * position) == code:
+                if found + missing == room:
+                    return found, missing, answered, (block, previous, row, position)
+                rows[found], blocks[found], positions[found] = row, block, position
+                found += 1
+                position += 1
+                if once:
+                    break
+            if position == 0 or _load_int64(base + 8 * (position - 1)) != code:
+                if found + missing == room:
+                    return found, missing, answered, (block, previous, row, position)
+                absent[missing] = row
+                missing += 1
+            state[row] = GONE
+            answered += 1
+            if previous < 0:
+                heads[slot] = chain[row]
+            else:
+                chain[previous] = chain[row]
+            row, position = np.int64(chain[row]), np.int64(-1)
+        block, previous, row = block + 1, np.int64(-1), np.int64(-2)
+    return found, missing, answered, (block, previous, row, position)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _guess(base, count, code):
+    """Guess where a code stands among ascending ones: in proportion between the ends."""
+    low, high = float(_load_int64(base)), float(_load_int64(base + 8 * (count - 1)))
+    if high <= low:
+        return 0
+    return np.int64(min(max((float(code) - low) / (high - low), 0.0), 1.0) * (count - 1))

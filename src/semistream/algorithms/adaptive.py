@@ -6,9 +6,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from semistream.algorithms.base import Algorithm
-from semistream.allocation import take_rows
+from semistream.allocation import take
+from semistream.blocks import Blocks
 from semistream.cache import Cache
 from semistream.errors import OptionError
 from semistream.kernels import count_waiting
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
-    import pyarrow as pa
 
+    from semistream.master import Master
+    from semistream.output import Pairs
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
@@ -67,7 +70,6 @@ class Adaptive(Algorithm):
     name = "adaptive"
     paper = "semistream's own: looks up what is in memory, sweeps for the rest"
     options = frozenset({"at_once"})
-    counts_matches = True
 
     @classmethod
     def plan(cls, task: Task, *, at_once: bool | None = None, **_: Any) -> Plan:  # noqa: ANN401
@@ -98,14 +100,19 @@ class Adaptive(Algorithm):
             {"buffer_pages": pages, "run_pages": max(1, pages // 4)},
         )
         wanted = gathered_schema(task.spec)
-        if generous and at_once is not False and Lookup.possible(master, wanted):
+        flat = Blocks.possible(wanted)
+        if flat:
+            each = Blocks.cost(master.page_schema, wanted.names)
+            parts["blocks"] = each * settings["run_pages"]
+        if generous and at_once is not False and flat and master.read == "mapped":
             output = max(task.output_bytes, min(task.memory // 2, _LARGEST_OUTPUT))
             rows = max(1, output * task.output_rows // task.output_bytes)
             cost = Lookup.cost(master, wanted.names, rows)
             if cost <= task.memory // 4:
                 parts |= {"output": output, "lookup": cost}
                 settings["output_rows"] = rows
-        parts |= {"counters": 4 * master.pages + max(8, task.memory // 32)}
+        each = 4 if master.index.first_part is None else 5
+        parts |= {"counters": each * master.pages + max(8, task.memory // 32)}
         rest = task.memory - sum(parts.values())
         return {**parts, "cache": max(0, rest) // _STAGING}, settings
 
@@ -114,13 +121,16 @@ class Adaptive(Algorithm):
         components, settings = engine.plan.components, engine.plan.settings
         self._divided = components["window"]  # what cache and window have together
         self._staging = components["cache"]
-        self._cache = Cache(engine.master.page_schema, self._divided)
+        page, wanted = engine.master.page_schema, gathered_schema(engine.spec)
+        self._schema = pa.schema([page.field(0), *wanted])
+        self._cache = Cache(self._schema, self._divided)
+        self._several = _several(engine.master)
         self._largest_cache = self._divided - int(settings["least_window"])
         self._least_cache = min(self._divided // 32, self._largest_cache)
         self._target = min(self._divided // 4, self._largest_cache)
         self._row = self._cache.cost(1, engine.master.row_bytes)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
-        self._sketch = Sketch(components["counters"] - self._counts.nbytes)
+        self._sketch = Sketch(max(8, engine.plan.memory // 32))
         self._threshold = 1.0  # what a row must have been asked for to enter the cache
         self._since = _Period()
         self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS)
@@ -156,22 +166,36 @@ class Adaptive(Algorithm):
         """The join values that are most frequent for their bytes."""
         return self._cache
 
-    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+    def collected(self, pairs: Pairs) -> None:
         """Stage the join values that were asked for more often than the last that had to go."""
         if self._cache.staged_bytes >= self._staging / 2:
             return
-        asked = np.flatnonzero(counts)
-        codes = page.column(0).to_numpy()
-        hits = self._sketch.estimate(codes[asked])
-        hot = hits > self._threshold
-        if not hot.any():
-            return
-        rows, hits = asked[hot], hits[hot]
-        if self.engine.master.statistics.most_duplicates > 1:
-            rows, hits = _whole_values(codes, rows, hits, self._threshold)
-        chosen = take_rows(page, rows)
-        if self._cache.staged_bytes + self._cache.price(chosen) <= self._staging:
-            self._cache.stage(chosen, hits, self.engine.metrics.rows_in)
+        window, rows = self.engine.window, np.concatenate(pairs.rows)
+        codes = window.codes[rows]
+        begin, count = _values(rows)  # one value for each window row; those at the ends may be cut
+        first = np.unique(codes[begin], return_index=True)[1]
+        first = first[(first > 0) & (first < len(begin) - 1)]
+        hits = self._sketch.estimate(codes[begin[first]])
+        hot = hits > self._threshold * count[first]
+        if self._several is not None:
+            hot &= ~self._several[window.pages[rows[begin[first]]]]
+        begin, count, hits = begin[first[hot]], count[first[hot]], hits[hot]
+        if len(begin):
+            chosen = np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
+            self._stage(codes, pairs, chosen, np.repeat(hits, count))
+
+    def _stage(
+        self,
+        codes: npt.NDArray[np.int64],
+        pairs: Pairs,
+        chosen: npt.NDArray[np.int64],
+        hits: npt.NDArray[np.int64],
+    ) -> None:
+        index, columns = pa.array(chosen), pairs.right.arrays() if pairs.right else []
+        values = [pa.array(codes[chosen]), *(take(column, index) for column in columns)]
+        rows = pa.RecordBatch.from_arrays(values, schema=self._schema)
+        if self._cache.staged_bytes + self._cache.price(rows) <= self._staging:
+            self._cache.stage(rows, hits, self.engine.metrics.rows_in)
 
     def admitting(self, chunk: Chunk) -> None:
         """Count keys that the cache did not have."""
@@ -194,7 +218,9 @@ class Adaptive(Algorithm):
 
     def _divide(self) -> None:
         """Leave to the window what the cache does not need until the next epoch."""
-        claimed = max(self._cache.claimed - self._cache.staged_bytes, min(self._target, self._cache.claimed))
+        claimed = max(
+            self._cache.claimed - self._cache.staged_bytes, min(self._target, self._cache.claimed)
+        )
         self.engine.window.capacity = int(self._divided - claimed)
 
     def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
@@ -284,8 +310,15 @@ class Adaptive(Algorithm):
 
     def memory_used(self) -> dict[str, int]:
         """Give the bytes of the cache and of all counters."""
-        counters = self._counts.nbytes + self._sketch.nbytes
+        several = 0 if self._several is None else self._several.nbytes
+        counters = self._counts.nbytes + self._sketch.nbytes + several
         return {"cache": self._cache.nbytes, "counters": counters}
+
+
+def _several(master: Master) -> npt.NDArray[np.bool_] | None:
+    """Tell which pages have several parts, None where none has."""
+    first = master.index.first_part
+    return None if first is None else np.diff(first, append=len(master.index.code)) > 1
 
 
 class _Period:
@@ -295,17 +328,9 @@ class _Period:
         self.start, self.pages, self.missed = start, pages, 0
 
 
-def _whole_values(
-    codes: npt.NDArray[np.int64],
+def _values(
     rows: npt.NDArray[np.int64],
-    hits: npt.NDArray[np.int64],
-    threshold: float,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give all rows of the values that are hot enough for all of their rows."""
-    values, first = np.unique(codes[rows], return_index=True)
-    begin = np.searchsorted(codes, values, side="left")
-    count = np.searchsorted(codes, values, side="right") - begin
-    worth = hits[first] > threshold * count
-    begin, count = begin[worth], count[worth]
-    spread = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
-    return spread, np.repeat(hits[first][worth], count)
+    """Give where the pairs of each window row begin, and how many they are."""
+    begin = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    return begin, np.diff(begin, append=len(rows))

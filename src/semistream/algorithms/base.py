@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from semistream.cache import Cache
     from semistream.operator import Operator
+    from semistream.output import Pairs
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
@@ -102,6 +103,9 @@ class Algorithm(ABC):
 
     def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
         """Note that a page was matched, and with how many window rows each of its rows."""
+
+    def collected(self, pairs: Pairs) -> None:
+        """Note pairs of window and master rows that are about to leave."""
 
     def iterated(self) -> int:
         """Note that a round is over; give the end of the window's rows that leave now."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cached_property
-from itertools import cycle, islice
+from functools import cached_property, partial
+from itertools import cycle
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,12 +14,12 @@ import pyarrow as pa
 from semistream.allocation import private_memory
 from semistream.errors import CorruptPageError, MasterError, OptionError
 from semistream.master.files import ReadFile
+from semistream.master.flights import Flights
 from semistream.master.format import aligned, checksum
 
 if TYPE_CHECKING:
     import mmap
     from collections.abc import Iterator, Sequence
-    from concurrent.futures import Future
     from pathlib import Path
 
     from semistream.master.store import Master
@@ -54,11 +52,6 @@ class PageReader(ABC):
         return ReadFile(path, cls.flags)
 
     @property
-    def address(self) -> int:
-        """Where the pages file begins in memory, if it is there."""
-        raise NotImplementedError
-
-    @property
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes that the disk buffer holds now."""
@@ -69,16 +62,32 @@ class PageReader(ABC):
 
     def load(self, part: int, count: int) -> list[pa.RecordBatch]:
         """Read ``count`` neighbouring parts with one call to the operating system."""
-        parts = range(part, part + count)
-        return self._parsed(parts, self._fetch(*self._place(parts)))
+        contents = self._contents(range(part, part + count))
+        return [pa.ipc.read_record_batch(content, self._schema) for content in contents]
 
-    def sweep(self, runs: Sequence[range]) -> Iterator[list[pa.RecordBatch]]:
-        """Read runs of neighbouring parts, one run a step, and the next ones meanwhile."""
+    def addresses(self, parts: range) -> list[int]:
+        """Read neighbouring parts likewise; give where each lies in memory."""
+        return [content.address for content in self._contents(parts)]
+
+    def sweep(self, runs: Sequence[range]) -> Iterator[list[int]]:
+        """Read runs of neighbouring parts, one run a step, and the next ones meanwhile.
+
+        Each step gives where the parts of a run lie, until the next step.
+        """
         for run, after in zip(runs, [*runs[1:], None], strict=True):
-            batches = self.load(run.start, len(run))
+            addresses = self.addresses(run)
             if after is not None:
                 self._file.expect(*self._place(after))
-            yield batches
+            yield addresses
+
+    def _contents(self, parts: range) -> list[pa.Buffer]:
+        start, size = self._place(parts)
+        self._count(size)
+        return self._cut(parts, self._fetch(start, size))
+
+    def _count(self, size: int) -> None:
+        self.reads += 1
+        self.bytes_read += size
 
     def _place(self, parts: range) -> tuple[int, int]:
         """Give where neighbouring parts begin, and how many bytes they have."""
@@ -86,19 +95,12 @@ class PageReader(ABC):
         start = int(offset[parts[0]])
         return start, int(offset[last]) + aligned(int(self._index.length[last])) - start
 
-    def _parsed(self, parts: range, data: pa.Buffer) -> list[pa.RecordBatch]:
-        start, size = self._place(parts)
-        self.reads += 1
-        self.bytes_read += size
-        contents = self._contents(parts, data, start)
-        return [pa.ipc.read_record_batch(content, self._schema) for content in contents]
-
-    def _contents(self, parts: range, data: pa.Buffer, start: int) -> list[pa.Buffer]:
+    def _cut(self, parts: range, data: pa.Buffer) -> list[pa.Buffer]:
         """Cut what was read into parts, and verify each."""
-        contents = []
+        contents, offset, length = [], self._index.offset, self._index.length
+        start = int(offset[parts[0]])
         for part in parts:
-            offset, length = int(self._index.offset[part]), int(self._index.length[part])
-            contents.append(data.slice(offset - start, aligned(length)))
+            contents.append(data.slice(int(offset[part]) - start, aligned(int(length[part]))))
             self._verify(contents[-1], part)
         return contents
 
@@ -120,11 +122,6 @@ class _MappedReader(PageReader):
         self._data = self._file.mapped()
         self._verified = np.zeros(len(self._index.code), dtype=np.bool_)
         self._current = 0
-
-    @property
-    def address(self) -> int:
-        """Where the pages file begins in memory."""
-        return int(self._data.address)
 
     @property
     def nbytes(self) -> int:
@@ -157,8 +154,8 @@ class _DirectReader(PageReader):
         self._buffers = [private_memory(size) for _ in range(max(1, parts // run))]
 
     @cached_property
-    def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(min(_MOST_THREADS, len(self._buffers)), "semistream-reads")
+    def _flights(self) -> Flights:
+        return Flights(min(_MOST_THREADS, len(self._buffers) - 1))
 
     @classmethod
     def open(cls, path: Path) -> ReadFile:
@@ -183,23 +180,23 @@ class _DirectReader(PageReader):
             self._refuse(start + got, "is cut off")
         return pa.py_buffer(memory)
 
-    def sweep(self, runs: Sequence[range]) -> Iterator[list[pa.RecordBatch]]:
+    def sweep(self, runs: Sequence[range]) -> Iterator[list[int]]:
         """Read runs of neighbouring parts, one run a step, and the next ones meanwhile."""
         if len(self._buffers) == 1:
-            yield from (self.load(run.start, len(run)) for run in runs)
+            yield from (self.addresses(run) for run in runs)
             return
-        flights: deque[Future[pa.Buffer]] = deque()
-        ahead = zip(runs, cycle(self._buffers), strict=False)
-        try:
-            for run, memory in islice(ahead, len(self._buffers) - 1):
-                flights.append(self._threads.submit(self._read, memory, *self._place(run)))
-            for current in runs:
-                data = flights.popleft().result()
-                for run, memory in islice(ahead, 1):  # into the buffer that is free again
-                    flights.append(self._threads.submit(self._read, memory, *self._place(run)))
-                yield self._parsed(current, data)
-        finally:
-            wait(flights)  # they write into the buffers
+        jobs = (
+            partial(self._read_run, run, memory)
+            for run, memory in zip(runs, cycle(self._buffers), strict=False)
+        )
+        for size, addresses in self._flights.results(jobs, len(self._buffers) - 1):
+            self._count(size)
+            yield addresses
+
+    def _read_run(self, run: range, memory: mmap.mmap) -> tuple[int, list[int]]:
+        start, size = self._place(run)
+        contents = self._cut(run, self._read(memory, start, size))
+        return size, [content.address for content in contents]
 
 
 _KINDS: dict[str, type[PageReader]] = {"mapped": _MappedReader, "direct": _DirectReader}
