@@ -122,7 +122,7 @@ class Assembler:
             Tells of which rows further pairs will come.
         """
         rows = _joined(pairs.rows)
-        right = pairs.right.arrays() if pairs.right else []
+        right = pairs.right.arrays() if pairs.right and len(rows) else []
         absent = pairs.absent
         if confirmed is not None and len(rows):
             rows, right, lost = self._compare(left, rows, right, confirmed, unfinished)

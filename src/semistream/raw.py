@@ -182,7 +182,7 @@ def _page_of(code, page_code):
     low, high = float(page_code[0]), float(page_code[last])
     if last > 0 and high > low:
         guess = np.int64(min((float(code) - low) / (high - low), 1.0) * last)
-        if 0 <= guess < last and page_code[guess] <= code < page_code[guess + 1]:
+        if guess < last and page_code[guess] <= code < page_code[guess + 1]:
             return guess
     page, count = 0, last + 1
     while count > 1:
@@ -265,8 +265,9 @@ def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
         if fresh:
             first = page_code[page]
             width = float(page_code[page + 1]) - first if page < last else float(count)
-            share = min((float(code) - first) / width, 1.0)
-            guess = min(np.int64(share * count), count - 1)
+            # Of codes as large as these a float may tell none apart.
+            share = min((float(code) - first) / width, 1.0) if width > 0 else 0.0
+            guess = min(max(np.int64(share * count), 0), count - 1)
             position = _first_at_least(base, count, code, guess)
         begin = position
         while position < count and _load_int64(base + 8 * position) == code:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from functools import cached_property, partial
-from itertools import cycle
+from itertools import cycle, zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -74,7 +74,7 @@ class PageReader(ABC):
 
         Each step gives where the parts of a run lie, until the next step.
         """
-        for run, after in zip(runs, [*runs[1:], None], strict=True):
+        for run, after in zip_longest(runs, runs[1:]):
             addresses = self.addresses(run)
             if after is not None:
                 self._file.expect(*self._place(after))
