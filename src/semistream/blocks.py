@@ -55,6 +55,8 @@ class Blocks:
 
     def __init__(self, page: pa.Schema, wanted: Iterable[str], count: int) -> None:
         self.columns, numbers = _layout(page, wanted)
+        self.value_lines = np.array([column.lines.start + 1 for column in self.columns], np.int64)
+        """Of each column the line of ``offsets`` that has its values; validity is before it."""
         self._numbers = np.array(numbers)
         self.start = np.zeros(count, dtype=np.int64)
         self.offsets = np.zeros((len(numbers), count), dtype=np.int32)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from semistream.allocation import allocate, concat, take
 from semistream.columns import in_place_width, is_in_place
 from semistream.plain import row_width
-from semistream.raw import gather_bits, gather_fixed
+from semistream.raw import gather_bits, gather_columns, gather_fixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,10 @@ class Gathered:
         self._columns: list[_Column] = [
             _Fixed(kind, rows) if is_in_place(kind) else _Pieces(kind) for kind in kinds
         ]
+        fixed = [column for column in self._columns if isinstance(column, _Fixed)]
+        self._fixed = fixed if len(fixed) == len(kinds) else []
+        self._widths = np.array([column.width for column in self._fixed], dtype=np.int64)
+        self._outs = np.array([column.address for column in self._fixed], dtype=np.int64)
 
     @classmethod
     def of(cls, arrays: Sequence[pa.Array]) -> Gathered:
@@ -73,8 +77,23 @@ class Gathered:
 
     def append_from(self, blocks: Blocks, block: npt.NDArray[np.int32], positions: Rows) -> None:
         """Take values at these positions of these pages."""
+        if self._fixed and self._append_all(blocks, block, positions):
+            return
         for column, source in zip(self._columns, blocks.columns, strict=True):
             column.append_from(blocks, source, block, positions)
+
+    def _append_all(self, blocks: Blocks, block: npt.NDArray[np.int32], positions: Rows) -> bool:
+        """Append to all columns in one call, if none has nulls."""
+        if any(column.has_nulls for column in self._fixed):
+            return False
+        done = gather_columns(
+            blocks.start, blocks.offsets, blocks.value_lines, self._widths,
+            block, positions, self._outs, self._fixed[0].rows,
+        )  # fmt: skip
+        if done:
+            for column in self._fixed:
+                column.rows += len(positions)
+        return bool(done)
 
     def arrays(self) -> list[pa.Array]:
         """Give what was gathered; nothing may be appended any more."""
@@ -106,15 +125,25 @@ class _Fixed(_Column):
     """Values of fixed width, in a buffer that has room for all."""
 
     def __init__(self, kind: pa.DataType, rows: int) -> None:
-        self._kind, self._limit, self._rows = kind, rows, 0
-        self._width = row_width(kind) or 0
-        self._values = allocate(rows * self._width)
+        self._kind, self._limit, self.rows = kind, rows, 0
+        self.width = row_width(kind) or 0
+        self._values = allocate(rows * self.width)
         self._valid: npt.NDArray[np.uint8] | None = None
         self._nulls = 0
 
     @property
+    def address(self) -> int:
+        """Where the values begin."""
+        return int(self._values.address)
+
+    @property
+    def has_nulls(self) -> bool:
+        """Whether validity is kept."""
+        return self._valid is not None
+
+    @property
     def nbytes(self) -> int:
-        return self._rows * self._width + (0 if self._valid is None else self._valid.nbytes)
+        return self.rows * self.width + (0 if self._valid is None else self._valid.nbytes)
 
     def append(self, source: pa.Array, positions: Rows) -> None:
         if source.offset:
@@ -134,20 +163,20 @@ class _Fixed(_Column):
         block: npt.NDArray[np.int32],
         positions: Rows,
     ) -> None:
-        at = self._values.address + self._rows * self._width
-        gather_fixed(start, offsets[1], block, positions, self._width, at)
+        at = self._values.address + self.rows * self.width
+        gather_fixed(start, offsets[1], block, positions, self.width, at)
         if self._valid is None and offsets[0].any():
             self._valid = np.zeros(self._limit // 8 + 1, dtype=np.uint8)
-            none = _zeros(self._rows)
+            none = _zeros(self.rows)
             gather_bits(_NOWHERE, _NOWHERE, none, none, self._valid, 0)
         if self._valid is not None:
-            self._nulls += gather_bits(start, offsets[0], block, positions, self._valid, self._rows)
-        self._rows += len(positions)
+            self._nulls += gather_bits(start, offsets[0], block, positions, self._valid, self.rows)
+        self.rows += len(positions)
 
     def array(self) -> pa.Array:
-        self._values.resize(self._rows * self._width)
+        self._values.resize(self.rows * self.width)
         valid = None if self._valid is None else pa.py_buffer(self._valid)
-        return pa.Array.from_buffers(self._kind, self._rows, [valid, self._values], self._nulls)
+        return pa.Array.from_buffers(self._kind, self.rows, [valid, self._values], self._nulls)
 
 
 class _Pieces(_Column):

@@ -20,6 +20,7 @@ from semistream.kernels import GONE, WAITING
 __all__ = [
     "buffer_offsets",
     "gather_bits",
+    "gather_columns",
     "gather_ends",
     "gather_fixed",
     "gather_texts",
@@ -76,7 +77,7 @@ _store_int64 = _store(64, types.int64)
 _store_int32 = _store(32, types.int32)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def gather_fixed(start, offset, block, position, width, out):
     """Copy values of ``width`` bytes to the address ``out``."""
     if width == 8:
@@ -93,7 +94,28 @@ def gather_fixed(start, offset, block, position, width, out):
             _copy(out + width * i, page + width * position[i], width)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
+def gather_columns(start, offsets, lines, widths, block, position, outs, first):
+    """Copy values of several columns without nulls, from row ``first`` of the outputs on.
+
+    Line ``lines[c]`` of ``offsets`` has column c's values, the line before its validity.
+
+    Returns
+    -------
+    bool
+        False, and nothing is done, where a page has nulls.
+    """
+    for c in range(len(lines)):
+        for b in range(len(start)):
+            if offsets[lines[c] - 1, b] != 0:
+                return False
+    for c in range(len(lines)):
+        out = outs[c] + first * widths[c]
+        gather_fixed(start, offsets[lines[c]], block, position, widths[c], out)
+    return True
+
+
+@njit(cache=True)
 def gather_bits(start, offset, block, position, out, first):
     """Copy bits into the zeroed ``out`` from bit ``first`` on; where there is no buffer, a one.
 
@@ -114,13 +136,13 @@ def gather_bits(start, offset, block, position, out, first):
     return zeros
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _bound(base, row, wide):
     """Give an offset of a column of texts, of 32 or 64 bits."""
     return _load_int64(base + 8 * row) if wide else np.int64(_load_int32(base + 4 * row))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def gather_ends(start, offset, block, position, wide, ends):
     """Write where each text ends when all lie side by side; give the bytes of all."""
     total = np.int64(0)
@@ -132,7 +154,7 @@ def gather_ends(start, offset, block, position, wide, ends):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def gather_texts(start, offset, data, block, position, wide, out):
     """Copy texts side by side to the address ``out``; ``data`` are the offsets of their bytes."""
     for i in range(len(block)):
@@ -144,7 +166,7 @@ def gather_texts(start, offset, data, block, position, wide, out):
         out += size
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _field(table, number):
     """Give the address of a field of a FlatBuffers table, 0 where it is not there."""
     lines = table - np.int64(_load_int32(table))
@@ -154,12 +176,12 @@ def _field(table, number):
     return table + offset if offset else np.int64(0)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _follow(address):
     return address + np.int64(_load_int32(address))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def buffer_offsets(message, numbers, out):
     """Write where these buffers of an encapsulated Arrow record batch begin, 0 for empty ones.
 
@@ -175,7 +197,7 @@ def buffer_offsets(message, numbers, out):
         out[i] = body + _load_int64(entry) if _load_int64(entry + 8) > 0 else 0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _page_of(code, page_code):
     """Give the last page that begins at or before a code; a guess first, right for dense keys."""
     last = len(page_code) - 1
@@ -192,7 +214,7 @@ def _page_of(code, page_code):
     return page
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _first_at_least(base, count, code, guess):
     """Give the first of ``count`` ascending codes that is not below ``code``, starting nearby."""
     low, high, step = 0, count, 1
@@ -217,7 +239,7 @@ def _first_at_least(base, count, code, guess):
     return low
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
     """Find arriving rows in pages that lie in memory.
 
@@ -285,7 +307,7 @@ def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
     return (row, position, found, missing, deferred), -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def match_run(first, pages, window, cursor, once, out):
     """Match the rows that wait for neighbouring pages with these pages; answered rows leave.
 
@@ -353,7 +375,7 @@ def match_run(first, pages, window, cursor, once, out):
     return found, missing, answered, (block, previous, row, position)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _guess(base, count, code):
     """Guess where a code stands among ascending ones: in proportion between the ends."""
     low, high = float(_load_int64(base)), float(_load_int64(base + 8 * (count - 1)))

@@ -93,7 +93,7 @@ class Adaptive(Algorithm):
     ) -> tuple[dict[str, int], dict[str, int]]:
         """Give all components but the window; a small budget has no look-up and reads one page."""
         page, master = max(1, task.page_bytes), task.spec.master
-        pages = min(16, max(2, task.memory // 12 // page)) if generous else 1
+        pages = min(16, max(2, task.memory // 6 // page)) if generous else 1
         pages = min(pages, max(1, master.pages))
         parts, settings = (
             task.fixed(pages),
@@ -106,7 +106,7 @@ class Adaptive(Algorithm):
             parts["blocks"] = each * settings["run_pages"]
         if generous and at_once is not False and flat and master.read == "mapped":
             output = max(task.output_bytes, min(task.memory // 2, _LARGEST_OUTPUT))
-            rows = max(1, output * task.output_rows // task.output_bytes)
+            rows = max(1, int(output / (28 + task.output_row)))
             cost = Lookup.cost(master, wanted.names, rows)
             if cost <= task.memory // 4:
                 parts |= {"output": output, "lookup": cost}
