@@ -26,10 +26,12 @@ def test_algorithms_name_their_papers():
     assert set(ss.algorithms()) == {
         "inlj",
         "meshjoin",
+        "r-meshjoin",
         "hybridjoin",
         "x-hybridjoin",
         "tuned-x-hybridjoin",
         "cachejoin",
         "moij",
+        "ssbj",
     }
     assert all(len(paper) > 20 for paper in ss.algorithms().values())
