@@ -147,6 +147,173 @@ def test_ssbj_reads_fewer_pages_than_meshjoin_for_a_skewed_stream(master):
     assert read["ssbj"] < 0.8 * read["meshjoin"]
 
 
+# -- optimised-x-hybridjoin -----------------------------------------------------------------------
+
+
+def test_optimised_x_hybridjoin_pins_the_pages_that_are_asked_for_most(master):
+    join = feed(start(master, "optimised-x-hybridjoin", l=3), 60_000, scatter=False)
+    algorithm = join._operator.algorithm
+    assert algorithm.held == {0, 1, 2}  # key order is rank order
+    assert set(pages_of(master, algorithm.cache.codes)) == {0, 1, 2}
+    sizes = np.diff(master.index.page_code[:4])  # keys are 0, 1, 2, …
+    assert len(algorithm.cache) == sizes.sum()
+
+
+def test_optimised_x_hybridjoin_answers_rows_of_pinned_pages_before_the_window(master):
+    join = feed(start(master, "optimised-x-hybridjoin", l=3), 60_000, scatter=False)
+    before, waiting = join.metrics, join.waiting
+    out = pa.Table.from_batches(list(join.offer(rows_of(0, 1, 2, 0))))
+    assert out["key"].to_pylist() == [0, 1, 2, 0]
+    assert join.metrics.cache_hits == before.cache_hits + 4
+    assert (join.metrics.pages_read, join.waiting) == (before.pages_read, waiting)
+    assert list(join._operator.algorithm.pinned()) == []  # no round meets them again
+
+
+def test_optimised_x_hybridjoin_brings_the_page_of_the_oldest_row(master):
+    join = start(master, "optimised-x-hybridjoin")
+    list(join.offer(rows_of(15_000, 3, 9000)))
+    assert join._operator.algorithm.next_pages().start == pages_of(master, [15_000])[0]
+
+
+def test_optimised_x_hybridjoin_keeps_pages_that_only_the_cache_is_asked_for(master):
+    join = feed(start(master, "optimised-x-hybridjoin", l=1), 60_000, scatter=False)
+    # Page 0 answers before the window, so it is not counted there; it must stay all the same.
+    assert join._operator.algorithm.held == {0}
+    feed(join, 60_000, scatter=False, seed=4)
+    assert join._operator.algorithm.held == {0}
+
+
+def test_optimised_x_hybridjoin_reads_less_than_x_hybridjoin_with_as_many_pages(master):
+    read = {}
+    for name, options in (("x-hybridjoin", {}), ("optimised-x-hybridjoin", {"l": 1})):
+        metrics = feed(start(master, name, **options), 100_000, scatter=False).metrics
+        read[name] = metrics.pages_read / metrics.answered
+    assert read["optimised-x-hybridjoin"] < read["x-hybridjoin"]
+
+
+# -- ssij -----------------------------------------------------------------------------------------
+
+
+def test_ssij_brings_the_pages_of_a_batch_in_order(master):
+    join = start(master, "ssij")
+    keys = np.random.default_rng(1).permutation(KEYS)[:60]
+    list(join.offer(rows_of(*keys)))
+    asked = brought(join)
+    list(join.drain())
+    starts = [pages.start for pages in asked]
+    assert starts == sorted(starts)
+    came = {page for pages in asked for page in pages}
+    assert set(pages_of(master, keys)) <= came
+
+
+def test_ssij_joins_pages_whose_gap_costs_less_than_a_seek(master):
+    join = start(master, "ssij", memory="1MB")
+    starts = master.index.page_code
+    keys = [starts[3], starts[5], starts[60]]  # a gap of one page, and one of 54
+    list(join.offer(rows_of(*keys)))
+    asked = brought(join)
+    list(join.drain())
+    assert asked == [range(3, 6), range(60, 61)]
+
+
+def test_ssij_lets_nothing_in_before_the_batch_is_done(master):
+    join = start(master, "ssij")
+    list(join.offer(rows_of(*range(0, KEYS, 200))))
+    algorithm = join._operator.algorithm
+    assert algorithm.ready(1)  # pending
+    list(join.tick())
+    assert join.waiting
+    assert not algorithm.ready(1)  # joining
+    while join.waiting:
+        list(join.tick())
+    assert algorithm.ready(1)
+
+
+def test_ssij_caches_the_pages_that_answer_most(master):
+    join = feed(start(master, "ssij"), 60_000, scatter=False)
+    algorithm = join._operator.algorithm
+    assert len(algorithm._pages) == join.plan.settings["cached_pages"] > 3
+    assert {0, 1, 2} <= set(algorithm._pages)
+    assert algorithm._priority[0] == max(algorithm._priority.values())
+    assert join.metrics.pinned_hits > 10_000
+    page, batch = next(iter(algorithm.pinned()))
+    assert set(pages_of(master, batch.column(0).to_numpy())) == {page}
+
+
+def test_ssij_answers_a_batch_from_cached_pages_first(master):
+    join = feed(start(master, "ssij"), 60_000, scatter=False)
+    list(join.drain())
+    asked = brought(join)
+    list(join.offer(rows_of(0, 1, KEYS - 1)))
+    before = join.metrics.pinned_hits
+    list(join.tick())
+    assert join.metrics.pinned_hits == before + 2
+    assert asked == [range(master.pages - 1, master.pages)]
+
+
+# -- partition-join -------------------------------------------------------------------------------
+
+
+def test_partition_join_brings_a_partition_over_its_threshold_before_more_rows_enter(master):
+    join = start(master, "partition-join", threshold=5)
+    asked = brought(join)
+    list(join.offer(rows_of(10_000, 15_000, *[3] * 5)))
+    assert not asked
+    list(join.offer(rows_of(19_000)))
+    assert asked == [range(1)]
+    assert join.waiting == 3  # the others were below it
+
+
+def test_partition_join_brings_the_largest_partition_when_its_buffer_is_full(master):
+    join = start(master, "partition-join", threshold=10**6)
+    asked = brought(join)
+    rows = join.plan.settings["window_rows"]
+    keys = np.random.default_rng(2).integers(5000, KEYS, rows // 2)
+    for _ in range(2):
+        list(join.offer(rows_of(*keys, *[77] * 200)))
+    assert asked[0].start == pages_of(master, [77])[0]
+    assert join._operator.algorithm._waiting.sum() == join.waiting
+
+
+def test_partition_join_reads_all_pages_of_a_partition_at_once(master):
+    join = start(master, "partition-join", pages=4)
+    asked = brought(join)
+    list(join.offer(rows_of(15_000)))
+    list(join.drain())
+    first = pages_of(master, [15_000])[0] // 4 * 4
+    assert asked == [range(first, first + 4)]
+    assert join.metrics.reads == 1
+
+
+def test_partition_join_holds_whole_pages_that_answer_most(master):
+    join = feed(start(master, "partition-join"), 100_000, scatter=False)
+    cache = join._operator.algorithm.cache
+    held, _ = cache.asked()
+    assert {0, 1, 2} <= set(held.tolist())
+    keys = np.arange(KEYS)
+    assert set(cache.codes) == set(keys[np.isin(master.page_of(keys), held)])
+    before = join.metrics.pages_read
+    out = pa.Table.from_batches(list(join.offer(rows_of(1, 0, 5))))
+    assert out["key"].to_pylist() == [1, 0, 5]
+    assert join.metrics.pages_read == before
+
+
+def test_partition_join_counts_overdue_rows_out(master):
+    now = [0.0]
+    join = start(master, "partition-join", max_wait=1.0, clock=lambda: now[0], threshold=50)
+    list(join.offer(rows_of(*range(0, KEYS, 500))))
+    assert join._operator.algorithm._waiting.sum() == join.waiting == 40
+    now[0] = 2.0
+    list(join.tick())
+    assert join._operator.algorithm._waiting.sum() == join.waiting == 0
+
+
 def test_options_that_make_no_sense_are_refused(master):
     with pytest.raises(OptionError, match="l=0"):
         start(master, "r-meshjoin", l=0)
+    with pytest.raises(OptionError, match="l=-1"):
+        start(master, "optimised-x-hybridjoin", l=-1)
+    with pytest.raises(OptionError, match=r"cache=1\.5"):
+        start(master, "ssij", cache=1.5)
+    with pytest.raises(OptionError, match="threshold=0"):
+        start(master, "partition-join", threshold=0)

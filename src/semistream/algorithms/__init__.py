@@ -11,9 +11,12 @@ from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.algorithms.inlj import Inlj
 from semistream.algorithms.meshjoin import Meshjoin
 from semistream.algorithms.moij import Moij
+from semistream.algorithms.optimised_x_hybridjoin import OptimisedXHybridjoin
+from semistream.algorithms.partition_join import PartitionJoin
 from semistream.algorithms.r_meshjoin import RMeshjoin
 from semistream.algorithms.resident import Resident
 from semistream.algorithms.ssbj import Ssbj
+from semistream.algorithms.ssij import Ssij
 from semistream.algorithms.tuned_x_hybridjoin import TunedXHybridjoin
 from semistream.algorithms.x_hybridjoin import XHybridjoin
 from semistream.errors import BudgetError, OptionError
@@ -33,8 +36,11 @@ _REGISTRY: dict[str, type[Algorithm]] = {
         Inlj,
         Meshjoin,
         RMeshjoin,
+        PartitionJoin,
+        Ssij,
         Hybridjoin,
         XHybridjoin,
+        OptimisedXHybridjoin,
         TunedXHybridjoin,
         Cachejoin,
         Moij,

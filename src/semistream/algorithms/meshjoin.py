@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
-__all__ = ["Meshjoin", "tuned_buffer"]
+__all__ = ["FIXED_IO", "Meshjoin", "tuned_buffer"]
 
 _DEFAULT_BUFFER = int(0.93 * 2**20)
-_FIXED_IO = 0.048 * 2**20
+FIXED_IO = 0.048 * 2**20
+"""What a read costs before its first byte comes, in bytes."""
 
 
-def tuned_buffer(memory: float, fixed_io: float = _FIXED_IO) -> float:
+def tuned_buffer(memory: float, fixed_io: float = FIXED_IO) -> float:
     """Give the disk buffer, in bytes, at which the service rate is highest.
 
     By equations 1 to 5 of Naeem et al., with a read that costs as much as ``fixed_io`` bytes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.base import positive
@@ -69,8 +68,7 @@ class RMeshjoin(Meshjoin):
         if segments * pages < b:  # what no segment holds is the window's
             buffer = segments * pages * task.page_bytes
             plan = super().plan(task, **{**options, "buffer": buffer})
-        parts = {"l": segments, "segment_pages": pages}
-        return replace(plan, settings={**plan.settings, **parts})
+        return plan.with_settings(l=segments, segment_pages=pages)
 
     @classmethod
     def operator(
