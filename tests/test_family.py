@@ -1,11 +1,16 @@
 """The rest of the family: each algorithm makes its paper's decisions."""
 
+import gc
+import threading
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.errors import OptionError
+from semistream import testing
+from semistream.errors import BudgetError, JoinFailedError, OptionError, RowTooLargeError
 from semistream.workloads import Stream, Zipf, master_table
 
 KEYS = 20_000
@@ -42,8 +47,11 @@ def pages_of(master, keys):
 
 def brought(join):
     """Note the pages that the algorithm asks for, in order."""
-    engine, asked = join._operator, []
-    bring = engine._bring
+    return brought_by(join._operator)
+
+
+def brought_by(engine):
+    bring, asked = engine._bring, []
 
     def noted(pages):
         asked.append(pages)
@@ -308,6 +316,130 @@ def test_partition_join_counts_overdue_rows_out(master):
     assert join._operator.algorithm._waiting.sum() == join.waiting == 0
 
 
+# -- pcsrj ----------------------------------------------------------------------------------------
+
+SEVERAL = ["duplicates", "giant_string_key", "string_and_date", "variable_width", "null_keys"]
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+@pytest.mark.parametrize("name", [*SEVERAL, "rare_types", "drift", "empty_batches", "large_batch"])
+@pytest.mark.parametrize("check", testing.checks())
+def test_pcsrj_conforms_with_several_nodes(check, name, nodes, tmp_path_factory):
+    case, folder = testing.case(name), tmp_path_factory.getbasetemp() / "several"
+    least = testing.least_budget("pcsrj", case, "left", folder, nodes=nodes)
+    case = replace(case, memory=max(case.memory, least), resident=None)
+    check("pcsrj", case, "left", folder, nodes=nodes)
+
+
+@pytest.mark.parametrize("how", ["inner", "semi", "anti"])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_pcsrj_joins_in_every_way_with_several_nodes(name, how, tmp_path):
+    case = replace(testing.case(name), memory=160_000, resident=None)
+    testing.check_answers("pcsrj", case, how, tmp_path, nodes=2)
+
+
+def test_pcsrj_divides_the_pages_among_nodes(master):
+    join = start(master, "pcsrj", nodes=3)
+    asked = [brought_by(node) for node in join._operator.nodes]
+    feed(join, 40_000)
+    for number, pages in enumerate(asked):
+        assert len(pages) > 50
+        assert all(part.start % 3 == number and len(part) == 1 for part in pages)
+
+
+def test_pcsrj_gives_each_node_its_share_and_counts_all_of_them(master):
+    join = feed(start(master, "pcsrj", nodes=2), 40_000)
+    nodes = join._operator.nodes
+    parts = join.plan.components
+    assert sum(parts.values()) == join.plan.memory
+    assert [node.plan.memory for node in nodes] == [(join.plan.memory * 15 // 16) // 2] * 2
+    for name in ("window", "cache", "pages"):
+        assert join.memory_used[name] == sum(node.memory_used[name] for node in nodes)
+        assert parts[name] == sum(node.plan.components[name] for node in nodes)
+    assert join.metrics.rows_in == 40_000 == sum(node.metrics.rows_in for node in nodes)
+    assert join.metrics.cache_hits == sum(node.metrics.cache_hits for node in nodes) > 1000
+    assert join.waiting == sum(node.waiting for node in nodes) == 40_000 - join.metrics.answered
+
+
+def test_pcsrjs_nodes_work_at_the_same_time(master):
+    join = start(master, "pcsrj", nodes=2)
+    together = threading.Barrier(2)
+    for node in join._operator.nodes:
+        node.reader.load = meeting(node.reader.load, together)
+    list(join.offer(rows_of(0, 1000)))
+    assert {node.waiting for node in join._operator.nodes} == {1}
+    assert sum(out.num_rows for out in join.drain()) == 2  # else the barrier breaks: an error
+
+
+def meeting(load, together):
+    def first_meet(part, count):
+        together.wait(timeout=30)
+        return load(part, count)
+
+    return first_meet
+
+
+def test_pcsrj_gives_a_batch_of_each_node_in_turn(master):
+    join = start(master, "pcsrj", nodes=2)
+    list(join.offer(rows_of(*range(0, KEYS, 50))))
+    order = [set(np.array(pages_of(master, out["key"].to_numpy())) % 2) for out in join.drain()]
+    assert order[:2] == [{0}, {1}]
+
+
+def test_an_error_in_a_node_of_pcsrj_ends_the_join(master):
+    join = start(master, "pcsrj", nodes=2)
+
+    def broken(part, count):
+        msg = "this disk is gone"
+        raise OSError(msg)
+
+    join._operator.nodes[1].reader.load = broken
+    with pytest.raises(OSError, match="this disk is gone"):
+        feed(join, 40_000)
+    with pytest.raises(JoinFailedError, match="this disk is gone"):
+        list(join.drain())
+
+
+def test_pcsrjs_threads_end_with_the_join(master):
+    before = node_threads()
+    join = feed(start(master, "pcsrj", nodes=3), 10_000)
+    unread = join.offer(rows_of(*range(100)))
+    next(unread, None)
+    assert len(node_threads() - before) == 3
+    del join, unread
+    gc.collect()
+    for thread in node_threads() - before:
+        thread.join(timeout=30)
+    assert not node_threads() - before
+
+
+def node_threads():
+    return {t for t in threading.enumerate() if t.name.startswith("semistream-node")}
+
+
+def test_pcsrj_has_one_node_where_the_budget_is_too_small_for_two(master):
+    assert start(master, "pcsrj").plan.settings["nodes"] == 2
+    least = [least_memory(master, nodes) for nodes in (1, 2)]
+    assert start(master, "pcsrj", memory=least[1]).plan.settings["nodes"] == 2
+    assert start(master, "pcsrj", memory=least[1] - 1).plan.settings["nodes"] == 1
+    assert start(master, "pcsrj", memory=least[0]).plan.settings["nodes"] == 1
+
+
+def least_memory(master, nodes):
+    with pytest.raises(BudgetError) as refused:
+        start(master, "pcsrj", memory=1, nodes=nodes)
+    return int(str(refused.value).split("works is ")[1].split(" bytes")[0].replace(",", ""))
+
+
+def test_pcsrj_names_the_share_of_a_node_when_a_row_is_too_large(tmp_path):
+    case = testing.case("variable_width")
+    watched = testing.start("pcsrj", replace(case, memory=160_000, resident=None), "left", tmp_path)
+    row = case.stream[0].slice(0, 1).to_pylist()
+    row[0]["c"] = "x" * 100_000
+    with pytest.raises(RowTooLargeError, match=r"row 0.*node's memory.*2"):
+        watched.join.offer(pa.RecordBatch.from_pylist(row, schema=case.stream_schema))
+
+
 def test_options_that_make_no_sense_are_refused(master):
     with pytest.raises(OptionError, match="l=0"):
         start(master, "r-meshjoin", l=0)
@@ -317,3 +449,5 @@ def test_options_that_make_no_sense_are_refused(master):
         start(master, "ssij", cache=1.5)
     with pytest.raises(OptionError, match="threshold=0"):
         start(master, "partition-join", threshold=0)
+    with pytest.raises(OptionError, match="nodes=0"):
+        start(master, "pcsrj", nodes=0)

@@ -34,6 +34,7 @@ def test_algorithms_name_their_papers():
         "optimised-x-hybridjoin",
         "tuned-x-hybridjoin",
         "cachejoin",
+        "pcsrj",
         "moij",
         "ssbj",
     }

@@ -13,6 +13,7 @@ from semistream.algorithms.meshjoin import Meshjoin
 from semistream.algorithms.moij import Moij
 from semistream.algorithms.optimised_x_hybridjoin import OptimisedXHybridjoin
 from semistream.algorithms.partition_join import PartitionJoin
+from semistream.algorithms.pcsrj import Pcsrj
 from semistream.algorithms.r_meshjoin import RMeshjoin
 from semistream.algorithms.resident import Resident
 from semistream.algorithms.ssbj import Ssbj
@@ -43,6 +44,7 @@ _REGISTRY: dict[str, type[Algorithm]] = {
         OptimisedXHybridjoin,
         TunedXHybridjoin,
         Cachejoin,
+        Pcsrj,
         Moij,
         Ssbj,
     )
