@@ -139,9 +139,9 @@ class Engine(Operator):
         """Bytes that the window has at the least, whatever the algorithm moves."""
         return int(self.plan.settings.get("least_window", self.plan.components["window"]))
 
-    def run(self, batch: pa.RecordBatch) -> Batches:
-        """Take a batch in; give what becomes ready."""
-        now = self._clock()
+    def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
+        """Take a batch in, which came when it was ``arrived`` or now; give what becomes ready."""
+        now = self._clock() if arrived is None else arrived
         for chunk in self._chunks(batch):
             if self._at_once:
                 yield from self._empty()

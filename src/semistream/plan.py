@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,10 @@ class Plan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", MappingProxyType(dict(self.components)))
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    def with_settings(self, **more: float | str | bool) -> Plan:
+        """Give this plan with further settings."""
+        return replace(self, settings={**self.settings, **more})
 
     def __str__(self) -> str:
         lines = [f"{self.algorithm} within {format_bytes(self.memory)}"]

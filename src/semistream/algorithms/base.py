@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
-__all__ = ["Algorithm", "positive"]
+__all__ = ["Algorithm", "positive", "share"]
 
 
 class Algorithm(ABC):
@@ -135,3 +135,18 @@ def positive(name: str, value: object) -> int:
         msg = f"{name}={value!r} is not possible; give a positive int"
         raise OptionError(msg)
     return value
+
+
+def share(name: str, value: object) -> float:
+    """Check an option that is a share of the memory.
+
+    Examples
+    --------
+    >>> share("cache", 1)
+    Traceback (most recent call last):
+    semistream.errors.OptionError: cache=1 is not possible; give a share of the memory, as cache=0.5
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        msg = f"{name}={value!r} is not possible; give a share of the memory, as {name}=0.5"
+        raise OptionError(msg)
+    return float(value)
