@@ -37,5 +37,6 @@ def test_algorithms_name_their_papers():
         "pcsrj",
         "moij",
         "ssbj",
+        "adaptive",
     }
     assert all(len(paper) > 20 for paper in ss.algorithms().values())

@@ -367,7 +367,9 @@ class Engine(Operator):
                 for page in run:
                     yield from self._bring_parts(page)
             elif self._blocks is None:  # every page has one part: one read brings them all
-                for page, part, batch in zip(run, parts, self._load(parts), strict=True):
+                for page, part, batch in zip(
+                    run, parts, self._load(parts[0], len(parts)), strict=True
+                ):
                     yield from self._meet(page, part, batch, True)
             else:
                 whole.append((run, parts))
@@ -414,11 +416,11 @@ class Engine(Operator):
         if self._assembler.once:
             parts = parts[:1]  # all parts have the same code: the first one tells
         for part in parts:
-            batch = self._load(range(part, part + 1))[0]
+            batch = self._load(part, 1)[0]
             yield from self._meet(page, part, batch, part == parts[-1])
 
-    def _load(self, parts: range) -> list[pa.RecordBatch]:
-        batches = self.reader.load(parts.start, len(parts))
+    def _load(self, part: int, count: int) -> list[pa.RecordBatch]:
+        batches = self.reader.load(part, count)
         self._count_reads()
         return batches
 
@@ -427,7 +429,7 @@ class Engine(Operator):
 
     def load_copy(self, part: int) -> pa.RecordBatch:
         """Read a part into memory of its own."""
-        batch = self._load(range(part, part + 1))[0]
+        batch = self._load(part, 1)[0]
         self.metrics.pages_read += 1
         return take_rows(batch, np.arange(batch.num_rows))
 
