@@ -36,6 +36,7 @@ _TEXTS: dict[pa.DataType, type[np.integer[Any]]] = {
 class Column:
     """A column to gather, and the lines of the directory that hold its buffers' offsets."""
 
+    number: int
     kind: pa.DataType
     lines: slice
 
@@ -57,6 +58,7 @@ class Blocks:
         self.columns, numbers = _layout(page, wanted)
         self.value_lines = np.array([column.lines.start + 1 for column in self.columns], np.int64)
         """Of each column the line of ``offsets`` that has its values; validity is before it."""
+        self._nulls = np.zeros(len(self.columns), dtype=np.bool_)  # that a page was seen to have
         self._numbers = np.array(numbers)
         self.start = np.zeros(count, dtype=np.int64)
         self.offsets = np.zeros((len(numbers), count), dtype=np.int32)
@@ -87,10 +89,16 @@ class Blocks:
         self.start[block] = address
         buffer_offsets(address, self._numbers, self.offsets[:, block])
 
+    def look_for_nulls(self, some: slice) -> None:
+        """Note which columns of some pages have nulls; without it none is taken to have any."""
+        self._nulls |= (self.offsets[self.value_lines - 1, some] != 0).any(axis=1)
+
     def gather(self, column: Column, block: Numbers, position: Rows) -> pa.Array:
         """Take a column's values at these positions of these pages."""
         kind, offsets = column.kind, self.offsets[column.lines]
-        valid, nulls = self._valid(offsets[0], block, position)
+        valid, nulls = None, 0
+        if self._nulls[column.number]:
+            valid, nulls = self._valid(offsets[0], block, position)
         if kind in _TEXTS:
             buffers = self._texts(offsets, block, position, _TEXTS[kind])
         elif kind == pa.bool_():
@@ -104,9 +112,7 @@ class Blocks:
     def _valid(
         self, offset: Numbers, block: Numbers, position: Rows
     ) -> tuple[pa.Buffer | None, int]:
-        """Give the validity of values, None where no page that was noted has nulls."""
-        if not offset.any():
-            return None, 0
+        """Give the validity of values, None where none of these is null."""
         bits, zeros = self._bits(offset, block, position)
         return (pa.py_buffer(bits), zeros) if zeros else (None, 0)
 
@@ -134,10 +140,12 @@ def _layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[
     """Give the columns, and the numbers of their buffers in a page's message."""
     counts = [_ipc_buffers(kind) for kind in page.types]
     ends = np.cumsum(counts).tolist()
-    columns, numbers = [], [_CODES]
+    columns: list[Column] = []
+    numbers = [_CODES]
     for name in wanted:
         i = page.names.index(name)
-        columns.append(Column(page.types[i], slice(len(numbers), len(numbers) + counts[i])))
+        lines = slice(len(numbers), len(numbers) + counts[i])
+        columns.append(Column(len(columns), page.types[i], lines))
         numbers += range(ends[i] - counts[i], ends[i])
     return columns, numbers
 

@@ -261,9 +261,8 @@ class Engine(Operator):
         self.metrics.looked_up += len(chunk) - len(rest)
         self.metrics.answered += len(chunk) - len(rest)
         self.algorithm.looked_up(len(chunk), page_faults() - faults)
-        if not len(rest):
-            return chunk.only(np.zeros(len(chunk), dtype=np.bool_))
-        chosen = np.isin(np.arange(len(chunk)), rest)
+        chosen = np.zeros(len(chunk), dtype=np.bool_)
+        chosen[rest] = True
         return self._with_pages(chunk.only(chosen), chunk.pages[chosen] >= 0)
 
     def _accept(self, chunk: Chunk, now: float) -> Batches:
@@ -392,7 +391,8 @@ class Engine(Operator):
         """Match the rows that wait for neighbouring pages with these, in compiled code."""
         w, output, index = self.window, self._output, self.master.index
         some = slice(parts.start, parts.stop)
-        pages = (index.rows[some], blocks.start, blocks.codes)
+        pages = (index.rows[some], blocks.start, blocks.codes, index.page_code)
+        rule = (self.master.statistics.most_duplicates <= 1, self._assembler.once)
         window = (w.heads, w.chain, w.pages, w.codes, w.state)
         sizes = (w.widest, int(index.widest[some].max()))
         cursor = (0, -1, -2, -1)
@@ -402,9 +402,7 @@ class Engine(Operator):
                 yield from self._flush()
                 continue
             out = (output.rows[:room], output.blocks, output.positions, output.absent)
-            found, missing, answered, cursor = match_run(
-                first, pages, window, cursor, self._assembler.once, out
-            )
+            found, missing, answered, cursor = match_run(first, pages, window, cursor, rule, out)
             output.add_from(blocks, found, missing, sizes)
             w.leave(answered, answered)
             self.metrics.absent += missing

@@ -84,6 +84,7 @@ class Gathered:
 
     def _append_all(self, blocks: Blocks, block: npt.NDArray[np.int32], positions: Rows) -> bool:
         """Append to all columns in one call, if none has nulls."""
+        self._fixed[0].check(len(positions))
         if any(column.has_nulls for column in self._fixed):
             return False
         done = gather_columns(
@@ -136,6 +137,12 @@ class _Fixed(_Column):
         """Where the values begin."""
         return int(self._values.address)
 
+    def check(self, more: int) -> None:
+        """Make sure that there is room: compiled code writes wherever it is told."""
+        if self.rows + more > self._limit:
+            msg = f"{self.rows} and {more} values have no room for {self._limit}"
+            raise AssertionError(msg)
+
     @property
     def has_nulls(self) -> bool:
         """Whether validity is kept."""
@@ -163,6 +170,7 @@ class _Fixed(_Column):
         block: npt.NDArray[np.int32],
         positions: Rows,
     ) -> None:
+        self.check(len(positions))
         at = self._values.address + self.rows * self.width
         gather_fixed(start, offsets[1], block, positions, self.width, at)
         if self._valid is None and offsets[0].any():
@@ -196,6 +204,7 @@ class _Pieces(_Column):
     def append_from(
         self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
     ) -> None:
+        blocks.look_for_nulls(slice(None))
         self._pieces.append(blocks.gather(source, block, positions))
 
     def array(self) -> pa.Array:

@@ -85,7 +85,7 @@ class Join:
         on: On,
         how: str = "inner",
         memory: int | str = "64MB",
-        algorithm: str = "cachejoin",
+        algorithm: str = "adaptive",
         select: Sequence[str] | None = None,
         prefix: str = "",
         max_wait: float | timedelta | None = None,

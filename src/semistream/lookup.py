@@ -85,13 +85,14 @@ class Lookup:
             Where it stopped, how many pairs and how many absent rows there are, and which rows
             belong to pages with several parts.
         """
+        rule = (self._master.statistics.most_duplicates <= 1, once)
         o, blocks, codes = self._output, self._blocks, self._master.index.page_code
         out = (o.rows[:room], o.blocks, o.positions, o.absent, self._later)
         state, page = (*at, 0, 0, 0), 0
         while page >= 0:
             state, page = locate(
                 chunk.codes, chunk.pages, codes, self._rows,
-                blocks.start, blocks.codes, state, once, out,
+                blocks.start, blocks.codes, state, rule, out,
             )  # fmt: skip
             if page >= 0:
                 self._note(int(page))
@@ -105,6 +106,7 @@ class Lookup:
             return
         (address,) = self._reader.addresses(parts)
         self._blocks.note(page, address)
+        self._blocks.look_for_nulls(slice(page, page + 1))
 
     def gather(self, found: int) -> Gathered:
         """Take the columns of the first ``found`` pairs."""

@@ -55,6 +55,8 @@ class Pairs:
     """The master's columns, if there are matches."""
     absent: list[Rows] = field(default_factory=list)
     bytes: float = 0.0
+    count: int = 0
+    """How many output rows that is."""
     lasting: bool = False
     """Whether the stream rows stay as they are, so that output may share their memory."""
 
@@ -217,7 +219,7 @@ def _rows_of(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
 def _lasting_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
     """Give these rows; where they follow each other, without a copy."""
     first, count = int(index[0]), len(index)
-    if index[-1] - first == count - 1 and (np.diff(index) == 1).all():
+    if index[-1] - first == count - 1 and (index[1:] > index[:-1]).all():
         return list(left.slice(first, count).columns)
     return _rows_of(left, index)
 
@@ -269,7 +271,7 @@ class Output:
     def room(self, left: int, right: int) -> int:
         """Give how many more rows of these sizes may be collected; at least one, if none was."""
         free = self.capacity - self._scratch - self.pairs.bytes
-        room = min(len(self.rows), int(free / self.row_bytes(left, right)))
+        room = min(len(self.rows) - self.pairs.count, int(free / self.row_bytes(left, right)))
         return room if self.pairs else max(1, room)
 
     def add(self, page: pa.RecordBatch, found: int, missing: int, sizes: tuple[int, int]) -> None:
@@ -294,6 +296,7 @@ class Output:
             self.pairs.rows.append(self.rows[:found].copy())
         if missing:
             self.pairs.absent.append(self.absent[:missing].copy())
+        self.pairs.count += found + missing
         self.pairs.bytes += (found + missing) * self.row_bytes(*sizes)
 
     def take(self) -> Pairs:

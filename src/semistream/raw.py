@@ -69,6 +69,8 @@ def _copy(_context, _target, _source, _size):
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+_TILE = 256  # rows whose pages are guessed before they are looked at
+
 _load_int64 = _load(64, types.int64)
 _load_int32 = _load(32, types.int32)
 _load_int16 = _load(16, types.int16)
@@ -198,20 +200,35 @@ def buffer_offsets(message, numbers, out):
 
 
 @njit(cache=True, inline="always")
-def _page_of(code, page_code):
+def _page_of(code, page_code, low, scale):
     """Give the last page that begins at or before a code; a guess first, right for dense keys."""
     last = len(page_code) - 1
-    low, high = float(page_code[0]), float(page_code[last])
-    if last > 0 and high > low:
-        guess = np.int64(min((float(code) - low) / (high - low), 1.0) * last)
-        if guess < last and page_code[guess] <= code < page_code[guess + 1]:
-            return guess
-    page, count = 0, last + 1
+    guess = np.int64(min(max((float(code) - low) * scale, 0.0), float(last)))
+    if guess < last and page_code[guess] <= code < page_code[guess + 1]:
+        return guess
+    page, count = np.int64(0), last + 1
     while count > 1:
         half = count >> 1
         page += half * np.int64(page_code[page + half] <= code)
         count -= half
     return page
+
+
+@njit(cache=True, inline="always")
+def _in_proportion(code, page_code, page, count):
+    """Guess where a code stands in its page: in proportion between two first codes."""
+    first = page_code[page]
+    width = float(page_code[page + 1]) - first if page + 1 < len(page_code) else float(count)
+    if width <= 0:  # of codes as large as these a float tells none apart
+        return 0
+    share = min(max((float(code) - first) / width, 0.0), 1.0)
+    return min(np.int64(share * count), count - 1)
+
+
+@njit(cache=True, inline="always")
+def _is_dense(page_code, page, count):
+    """Whether a page has as many codes as there are up to the next: each is in its place."""
+    return page + 1 < len(page_code) and page_code[page + 1] - page_code[page] == count
 
 
 @njit(cache=True, inline="always")
@@ -240,7 +257,7 @@ def _first_at_least(base, count, code, guess):
 
 
 @njit(cache=True)
-def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
+def locate(codes, pages, page_code, page_rows, start, offset, state, rule, out):
     """Find arriving rows in pages that lie in memory.
 
     Parameters
@@ -252,8 +269,8 @@ def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
         0 tells that it is not known yet, of −1 that the page has several parts.
     state
         ``(row, position, found, missing, deferred)`` to go on from; position −1 starts the row.
-    once
-        Whether one pair a row is enough.
+    rule
+        ``(unique, once)``: whether no two codes are equal, and whether one pair a row is enough.
     out
         ``(rows, blocks, positions, absent, later)``: pairs, rows without match, and rows whose page
         has several parts; pairs and absent rows are together at most as many as there is room.
@@ -265,16 +282,26 @@ def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
         where that is not why it stopped.
     """
     row, position, found, missing, deferred = state
+    unique, once = rule
     rows, blocks, positions, absent, later = out
     room, last = len(rows), len(page_code) - 1
+    low = float(page_code[0]) if last >= 0 else 0.0
+    scale = last / max(float(page_code[last]) - low, 1.0) if last >= 0 else 0.0
+    tile_page, tile_position = np.empty(_TILE, np.int32), np.empty(_TILE, np.int32)
+    tile = end = row  # rows from ``tile`` to ``end`` have a guess of their page and position
     while row < len(codes) and found + missing < room:
-        code = codes[row]
-        if pages[row] < 0 or last < 0 or code < page_code[0]:
+        if last < 0 or pages[row] < 0 or codes[row] < page_code[0]:
             absent[missing] = row
             missing += 1
             row += 1
             continue
-        page = _page_of(code, page_code)
+        if row >= end:  # the guesses of many rows first, so that their loads do not wait for each
+            tile, end = row, min(row + _TILE, len(codes))
+            for i in range(tile, end):
+                page = _page_of(codes[i], page_code, low, scale)
+                tile_page[i - tile] = page
+                tile_position[i - tile] = _in_proportion(codes[i], page_code, page, page_rows[page])
+        code, page = codes[row], np.int64(tile_page[row - tile])
         if offset[page] <= 0:
             if offset[page] == 0:
                 return (row, position, found, missing, deferred), page
@@ -285,12 +312,14 @@ def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
         base, count = start[page] + offset[page], np.int64(page_rows[page])
         fresh = position < 0
         if fresh:
-            first = page_code[page]
-            width = float(page_code[page + 1]) - first if page < last else float(count)
-            # Of codes as large as these a float may tell none apart.
-            share = min((float(code) - first) / width, 1.0) if width > 0 else 0.0
-            guess = min(max(np.int64(share * count), 0), count - 1)
-            position = _first_at_least(base, count, code, guess)
+            position = np.int64(tile_position[row - tile])
+            if unique and _is_dense(page_code, page, count):
+                rows[found], blocks[found], positions[found] = row, page, code - page_code[page]
+                found += 1
+                row, position = row + 1, -1
+                continue
+            if not (unique and _load_int64(base + 8 * position) == code):
+                position = _first_at_least(base, count, code, position)
         begin = position
         while position < count and _load_int64(base + 8 * position) == code:
             if found + missing == room:
@@ -298,7 +327,7 @@ def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
             rows[found], blocks[found], positions[found] = row, page, position
             found += 1
             position += 1
-            if once:
+            if unique or once:
                 break
         if fresh and position == begin:
             absent[missing] = row
@@ -308,7 +337,7 @@ def locate(codes, pages, page_code, page_rows, start, offset, state, once, out):
 
 
 @njit(cache=True)
-def match_run(first, pages, window, cursor, once, out):
+def match_run(first, pages, window, cursor, rule, out):
     """Match the rows that wait for neighbouring pages with these pages; answered rows leave.
 
     Parameters
@@ -316,14 +345,15 @@ def match_run(first, pages, window, cursor, once, out):
     first
         The number of the first page.
     pages
-        ``(rows, start, offset)``: of each page its rows, its address and where its codes begin.
+        ``(rows, start, offset, page_code)``: of each page its rows, its address and where its codes
+        begin; of all pages of the master their first codes.
     window
         ``(heads, chain, pages, codes, state)``: the window's arrays.
     cursor
         ``(block, previous, row, position)`` to go on from: the page, the row before in its chain
         or −1, the row or −2 for the first one, and where in the page it stands or −1.
-    once
-        Whether one pair a row is enough.
+    rule
+        ``(unique, once)``: whether no two codes are equal, and whether one pair a row is enough.
     out
         ``(rows, blocks, positions, absent)``: pairs and rows without a match; together at most as
         many as there is room for.
@@ -335,12 +365,14 @@ def match_run(first, pages, window, cursor, once, out):
         is the number of pages when all is done.
     """
     block, previous, row, position = cursor
-    page_rows, start, offset = pages
+    page_rows, start, offset, page_code = pages
+    unique, once = rule
     heads, chain, row_page, codes, state = window
     rows, blocks, positions, absent = out
     found, missing, answered, room = 0, 0, 0, len(rows)
     while block < len(page_rows):
         page, base, count = first + block, start[block] + offset[block], np.int64(page_rows[block])
+        dense = unique and _is_dense(page_code, page, count)
         slot = page & (len(heads) - 1)
         if row == -2:
             row = np.int64(heads[slot])
@@ -349,17 +381,20 @@ def match_run(first, pages, window, cursor, once, out):
                 previous, row = row, np.int64(chain[row])
                 continue
             code = codes[row]
-            if position < 0:
-                position = _first_at_least(base, count, code, _guess(base, count, code))
-            while position < count and _load_int64(base + 8 * position) == code:
+            if dense:
+                position = code - page_code[page]
+            elif position < 0:
+                guess = _in_proportion(code, page_code, page, count)
+                position = _first_at_least(base, count, code, guess)
+            while position < count and (dense or _load_int64(base + 8 * position) == code):
                 if found + missing == room:
                     return found, missing, answered, (block, previous, row, position)
                 rows[found], blocks[found], positions[found] = row, block, position
                 found += 1
                 position += 1
-                if once:
+                if unique or once:
                     break
-            if position == 0 or _load_int64(base + 8 * (position - 1)) != code:
+            if not dense and (position == 0 or _load_int64(base + 8 * (position - 1)) != code):
                 if found + missing == room:
                     return found, missing, answered, (block, previous, row, position)
                 absent[missing] = row
@@ -373,12 +408,3 @@ def match_run(first, pages, window, cursor, once, out):
             row, position = np.int64(chain[row]), np.int64(-1)
         block, previous, row = block + 1, np.int64(-1), np.int64(-2)
     return found, missing, answered, (block, previous, row, position)
-
-
-@njit(cache=True, inline="always")
-def _guess(base, count, code):
-    """Guess where a code stands among ascending ones: in proportion between the ends."""
-    low, high = float(_load_int64(base)), float(_load_int64(base + 8 * (count - 1)))
-    if high <= low:
-        return 0
-    return np.int64(min(max((float(code) - low) / (high - low), 0.0), 1.0) * (count - 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -98,7 +99,7 @@ class JoinSpec:
             )
             raise SchemaError(msg)
 
-    @property
+    @cached_property
     def plain_stream(self) -> pa.Schema:
         """The stream's columns as the window holds them."""
         return plain_schema(self.stream)

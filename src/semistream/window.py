@@ -44,6 +44,8 @@ class Chunk:
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Chunk:
         """Give the rows for which ``keep`` holds."""
+        if not keep.any():
+            return Chunk(self.rows.slice(0, 0), self.codes[:0], self.pages[:0], self.sizes[:0])
         chosen = pa.array(keep)
         columns = [select(column, chosen) for column in self.rows.columns]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.rows.schema)
