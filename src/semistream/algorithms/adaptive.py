@@ -93,7 +93,7 @@ class Adaptive(Algorithm):
     ) -> tuple[dict[str, int], dict[str, int]]:
         """Give all components but the window; a small budget has no look-up and reads one page."""
         page, master = max(1, task.page_bytes), task.spec.master
-        pages = min(16, max(2, task.memory // 6 // page)) if generous else 1
+        pages = min(16, max(2, task.memory // 8 // page)) if generous else 1
         pages = min(pages, max(1, master.pages))
         parts, settings = (
             task.fixed(pages),
@@ -131,7 +131,7 @@ class Adaptive(Algorithm):
         self._row = self._cache.cost(1, engine.master.row_bytes)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._sketch = Sketch(max(8, engine.plan.memory // 32))
-        self._threshold = 1.0  # what a row must have been asked for to enter the cache
+        self._threshold = self._floor = 1.0  # how often a row must have been asked for to be cached
         self._since = _Period()
         self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS)
         self._hand = 0
@@ -209,19 +209,20 @@ class Adaptive(Algorithm):
             self._weigh()
         staged = cache.staged_bytes > max(self._staging / 4, cache.claimed / 16)
         self._divide()
-        if (
-            staged or cache.claimed > self._target + self._staging
-        ) and self.engine.window.fits_now():
+        if (staged or self._held > self._target) and self.engine.window.fits_now():
             cache.epoch(self._most_frequent)
             metrics.evicted = cache.evicted
             self._divide()
 
     def _divide(self) -> None:
         """Leave to the window what the cache does not need until the next epoch."""
-        claimed = max(
-            self._cache.claimed - self._cache.staged_bytes, min(self._target, self._cache.claimed)
-        )
+        claimed = max(self._held, min(self._target, self._cache.claimed))
         self.engine.window.capacity = int(self._divided - claimed)
+
+    @property
+    def _held(self) -> float:
+        """Bytes of the rows in the cache, those staged not counted."""
+        return self._cache.claimed - self._cache.staged_bytes
 
     def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
         """Tell which rows stay: the values most frequent for their bytes, as many as have room."""
@@ -231,7 +232,8 @@ class Adaptive(Algorithm):
         worth = cache.hits[firsts] / rows
         order = np.argsort(-worth, kind="stable")
         gone = np.cumsum(rows[order]) * each > self._target
-        self._threshold = min(max(1.0, float(worth[order[gone]].max(initial=1.0))), _MOST_COUNTED)
+        lost = float(worth[order[gone]].max(initial=0.0))
+        self._threshold = min(max(self._floor, lost), _MOST_COUNTED)
         stays = np.ones(len(firsts), dtype=np.bool_)
         stays[order[gone]] = False
         return np.repeat(stays, rows)
@@ -243,16 +245,28 @@ class Adaptive(Algorithm):
         reads = max(1, metrics.pages_read - since.pages)
         share = _PAGE_COST * reads / max(1, since.missed)  # of page reads, for a row that misses
         window = share * since.missed / rows / self.engine.window.capacity
-        coldest = self._coldest() / (2 * rows)  # counts are halved: they cover twice the rows
+        coldest = self._coldest() / (2 * rows)  # counts are halved: they cover two periods
         cached = coldest * (1 + share) / self._row
         full, step = cache.claimed > self._target * 3 / 4, self._divided // 16
         if full and cached > 1.25 * window:
             self._target = min(self._target + step, self._largest_cache)
         elif full and cached < window / 1.25:
             self._target = max(self._target - step, self._least_cache)
-        cache.hits >>= 1
+        self._age(rows)
+
+    def _age(self, rows: int) -> None:
+        """Halve all counts; set what a value must have been asked for by the cache inequality.
+
+        As waiting rows a value must take more memory than in the cache (MOIJ's Theorem 2). Counts
+        are of two periods, a row waits for as long as a window takes to fill.
+        """
+        metrics, window = self.engine.metrics, self.engine.window
+        self._cache.hits >>= 1
         self._sketch.age()
-        self._threshold = max(1.0, self._threshold / 2)
+        queue = max(1, len(window)) * rows / max(1, self._since.missed)
+        inequality = self._row / self.engine.task.window_row * 2 * rows / queue
+        self._floor = min(max(1.0, inequality), _MOST_COUNTED)
+        self._threshold = max(self._floor, self._threshold / 2)
         self._since = _Period(metrics.rows_in, metrics.pages_read)
 
     def _coldest(self) -> float:
