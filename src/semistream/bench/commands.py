@@ -1,0 +1,187 @@
+"""The commands that measure: ``semistream bench`` and its kin."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semistream.algorithms import algorithms as known_algorithms
+from semistream.bench.build import measure_build
+from semistream.bench.machine import describe
+from semistream.bench.matrix import Grid, cell_of, measure
+from semistream.bench.show import between_marks, markdown, terminal_table
+from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.tables import sheets
+from semistream.bench.workload import WORKLOADS
+from semistream.errors import OptionError
+from semistream.terminal import AsJson, build_bar, console, messages, progress_bar
+from semistream.units import format_bytes
+
+__all__ = ["add_to"]
+
+Output = Annotated[Path | None, typer.Option(help="Write the record here, as JSON.")]
+Data = Annotated[Path, typer.Option(help="Where masters are kept between runs.")]
+Names = Annotated[
+    list[str] | None, typer.Option("--algorithm", help="Only this one; repeat it for several.")
+]
+_QUICK_EXPONENTS, _QUICK_SHARES = (1.0,), (0.01, 0.10)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("bench")(bench)
+    app.command("bench-build")(bench_build)
+    app.command("bench-show")(bench_show)
+
+
+def bench(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    rows: Annotated[int, typer.Option(help="Rows of the master, R.")] = 2_000_000,
+    algorithm: Names = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only this one, of {', '.join(w.name for w in WORKLOADS)}; repeat it."),
+    ] = None,
+    skew: Annotated[
+        list[float] | None, typer.Option(help="Only this Zipf exponent; repeat it.")
+    ] = None,
+    share: Annotated[
+        list[float] | None, typer.Option(help="Only this budget, as a share of R; repeat it.")
+    ] = None,
+    read: Annotated[list[str] | None, typer.Option(help="mapped or direct; repeat it.")] = None,
+    quick: Annotated[bool, typer.Option(help="Zipf 1 at 1 and 10 % only.")] = False,
+    resume: Annotated[
+        bool, typer.Option(help="Keep the cells that the output has, measure the others.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = Grid.seconds,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = Grid.rounds,
+    page_bytes: Annotated[str, typer.Option(help="The size of a page.")] = Grid.page_bytes,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure every algorithm at every budget, skew, way of reading and workload.
+
+    INLJ, a thousand times slower than the others, is in the 1:1 cells of Zipf 1 only. Beside all,
+    in the same rounds, the in-memory bound: Arrow's gather from all of R in memory. The record is
+    written after every cell, so that an interrupted run can be resumed.
+    """
+    with messages():
+        grid = Grid(
+            algorithms=tuple(algorithm or known_algorithms()),
+            workloads=tuple(w.of_rows(rows) for w in WORKLOADS if w.name in _workloads(workload)),
+            exponents=tuple(skew or (_QUICK_EXPONENTS if quick else Grid.exponents)),
+            shares=tuple(share or (_QUICK_SHARES if quick else Grid.shares)),
+            reads=tuple(read or Grid.reads),
+            seconds=seconds,
+            rounds=rounds,
+            page_bytes=page_bytes,
+            feed_rows=2 * rows,
+        )
+        record = _run_matrix(grid, output, resume, data)
+        _show(record, as_json)
+
+
+def _workloads(given: list[str] | None) -> list[str]:
+    names = [workload.name for workload in WORKLOADS]
+    for name in given or ():
+        if name not in names:
+            raise OptionError.unknown("workload", name, names)
+    return given or names
+
+
+def _run_matrix(grid: Grid, output: Path | None, resume: bool, data: Path) -> dict[str, Any]:
+    record = _begin(grid, output if resume else None)
+    have = {cell_of(cell) for cell in record["cells"]}
+    with progress_bar() as bar:
+        task = bar.add_task("", total=len(grid.cells), completed=len(have & set(grid.cells)))
+        for cell in measure(grid, data, have, lambda what: bar.update(task, description=what)):
+            record["cells"].append(cell)
+            bar.advance(task)
+            _store(record, output)
+    return record
+
+
+def _begin(grid: Grid, earlier: Path | None) -> dict[str, Any]:
+    """Make a record without cells, or take an earlier one with those that are as they would be."""
+    record: dict[str, Any] = {
+        "kind": "matrix",
+        "what": "service rate in stream rows a second, one thread",
+        "machine": describe(),
+        "grid": grid.as_dict(),
+        "cells": [],
+    }
+    if earlier is None or not earlier.exists():
+        return record
+    before = read_record(earlier)
+    for what in ("seconds", "rounds", "feed_rows", "page_bytes", "seed"):
+        if before["grid"][what] != record["grid"][what]:
+            msg = f"{earlier} was measured with {what}={before['grid'][what]}; resume with the same"
+            raise OptionError(msg)
+    if before["machine"]["source"] != record["machine"]["source"]:
+        msg = f"the code has changed since {earlier} was begun; measure all cells anew"
+        raise OptionError(msg)
+    resumed = [*before.get("resumed", []), datetime.now(UTC).isoformat(timespec="seconds")]
+    kept = [cell for cell in before["cells"] if _is_whole(cell, grid)]
+    return record | {"machine": before["machine"], "resumed": resumed, "cells": kept}
+
+
+def _is_whole(cell: dict[str, Any], grid: Grid) -> bool:
+    """Tell whether a cell has the algorithms that are asked for: they share its rounds."""
+    measured = {*cell["rates"], *cell.get("refused", {})}
+    return measured == set(grid.algorithms_of(cell_of(cell))) and cell_of(cell) in grid.cells
+
+
+def _store(record: dict[str, Any], output: Path | None) -> None:
+    if output is not None:
+        write_record(record, output)
+
+
+def _show(record: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(compact(record))
+        return
+    for sheet in sheets(record):
+        console.print(terminal_table(sheet))
+
+
+def bench_show(
+    record: Annotated[list[Path], typer.Argument(help="Records that were measured before.")],
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            "--markdown", help="Put the tables into this file, between <!-- KIND --> marks."
+        ),
+    ] = None,
+) -> None:
+    """Show records as tables, or put them into a Markdown file."""
+    with messages():
+        for path in record:
+            found = read_record(path)
+            if into is None:
+                _show(found, False)
+            else:
+                tables = markdown(sheets(found))
+                into.write_text(between_marks(into.read_text(), found["kind"], tables))
+
+
+def bench_build(
+    rows: Annotated[int, typer.Option(help="Rows of the master.")] = 20_000_000,
+    row_bytes: Annotated[int, typer.Option(help="Bytes of a row.")] = 120,
+    memory: Annotated[str, typer.Option(help="What sorting may use.")] = "1GB",
+    output: Output = None,
+) -> None:
+    """Build a large master from rows in scattered order, and show what it took."""
+    with messages(), tempfile.TemporaryDirectory(dir=".") as folder:
+        with build_bar() as progress:
+            record = measure_build(rows, row_bytes, memory, Path(folder) / "master", progress)
+        _store(record, output)
+        console.print(
+            f"{rows:,} rows × {row_bytes} B in {record['seconds']:.1f} s "
+            f"({record['rows_a_second']:,.0f} rows/s); memory={memory}, the process grew by "
+            f"{format_bytes(record['grown_bytes'])}; {record['pages']:,} pages verified",
+            highlight=False,
+        )

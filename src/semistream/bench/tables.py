@@ -1,0 +1,129 @@
+"""Tables of results, from their records: what is in them, not how they are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.matrix import Cell, cell_of
+from semistream.bench.summary import LOST, Versus, candidate, ratio, spread, versus
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Record = dict[str, Any]
+
+__all__ = ["Sheet", "sheets", "thousands"]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table: its title, heads and rows of text, and a note below it."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def thousands(samples: Sequence[float]) -> str:
+    """Give the middle sample and the range of all, in thousands.
+
+    Examples
+    --------
+    >>> thousands([1_200_000, 1_000_000, 1_300_000])
+    '1,200 (1,000–1,300)'
+    """
+    middle, least, most = (f"{value / 1e3:,.0f}" for value in spread(samples))
+    return f"{middle} ({least}–{most})"
+
+
+def sheets(record: Record) -> Iterator[Sheet]:
+    """Give the tables of a record of any kind."""
+    kinds: dict[str, Callable[[Record], Iterator[Sheet]]] = {"matrix": _matrix}
+    yield from kinds[record["kind"]](record)
+
+
+def _matrix(record: Record) -> Iterator[Sheet]:
+    cells = {cell_of(cell): cell for cell in record["cells"]}
+    reads = list(dict.fromkeys(cell.read for cell in cells))
+    for read in reads:
+        yield from _rates(record, cells, read)
+    for read in reads:
+        yield from _extra(record, cells, read)
+    for read in reads:
+        yield _versus(record, cells, read)
+
+
+def _rates(record: Record, cells: dict[Cell, Record], read: str) -> Iterator[Sheet]:
+    """Give one table for a workload, at Zipf 1: algorithms down, budgets across."""
+    for workload in record["grid"]["workloads"]:
+        chosen = [c for c in cells if c[:3] == (workload["name"], 1.0, read)]
+        if workload["extra"] or not chosen:
+            continue
+        heads = tuple(f"{cell.share:.0%} of R" for cell in chosen)
+        size = f"R = {workload['rows']:,} × {workload['row_bytes']} B"
+        title = f"{workload['name']}, {read} reads, Zipf 1, {size}, one thread"
+        yield _rate_sheet(title, heads, [cells[cell] for cell in chosen])
+
+
+def _extra(record: Record, cells: dict[Cell, Record], read: str) -> Iterator[Sheet]:
+    """Give the rates of the workloads with other rows."""
+    extra = {w["name"] for w in record["grid"]["workloads"] if w["extra"]}
+    chosen = [cell for cell in cells if cell.workload in extra and cell.read == read]
+    heads = tuple(f"{cell.workload}, {cell.share:.0%}" for cell in chosen)
+    title = f"Wide rows (1 KB), string keys, texts of varying length; {read} reads, Zipf 1"
+    if chosen:
+        yield _rate_sheet(title, heads, [cells[cell] for cell in chosen])
+
+
+def _rate_sheet(title: str, heads: tuple[str, ...], cells: list[Record]) -> Sheet:
+    names = list(dict.fromkeys(name for cell in cells for name in cell["rates"]))
+    rows = [(name, *(_rate(cell, name) for cell in cells)) for name in names]
+    rows.append(("in memory (bound)", *(thousands(cell["bound"]) for cell in cells)))
+    note = "thousand stream rows/s: median (range), and share of the in-memory bound"
+    return Sheet(title, ("algorithm", *heads), tuple(rows), f"{note}; {_held(cells)}")
+
+
+def _held(cells: list[Record]) -> str:
+    if cells[0]["read"] == "direct":
+        return "reads go past the operating system's cache"
+    held = min(cell["resident"] / cell["pages_bytes"] for cell in cells)
+    size = format_bytes(max(cell["pages_bytes"] for cell in cells))
+    return f"the operating system held {held:.0%} or more of the pages ({size}) beside the budget"
+
+
+def _rate(cell: Record, name: str) -> str:
+    if name not in cell["rates"]:
+        return "refused" if name in cell.get("refused", {}) else "–"
+    samples = cell["rates"][name]["samples"]
+    return f"{thousands(samples)} {ratio(samples, cell['bound']).middle:.1%}"
+
+
+def _versus(record: Record, cells: dict[Cell, Record], read: str) -> Sheet:
+    """Give the ratio of ours to the best other: workload and skew down, budgets across."""
+    mine = candidate(record["grid"]["algorithms"])
+    shares = sorted({cell.share for cell in cells})
+    lines = dict.fromkeys((c.workload, c.exponent) for c in cells if c.read == read)
+    rows, lost, count = [], 0, 0
+    for workload, exponent in lines:
+        found = [cells.get(Cell(workload, exponent, read, share)) for share in shares]
+        against = [versus(cell, mine) if cell else None for cell in found]
+        rows.append((workload, f"{exponent:g}", *(_against(v) for v in against)))
+        count += sum(v is not None for v in against)
+        lost += sum(v is not None and v.lost for v in against)
+    heads = ("workload", "Zipf", *(f"{share:.0%} of R" for share in shares))
+    note = (
+        "ratio to the best other, median (range) over rounds, and which that is; ✗ marks cells "
+        f"below {LOST}: {lost} of {count}"
+    )
+    return Sheet(f"{mine} against the best other, {read} reads", heads, tuple(rows), note)
+
+
+def _against(found: Versus | None) -> str:
+    if found is None:
+        return "–"
+    middle, least, most = found.ratio
+    mark = "✗ " if found.lost else ""
+    return f"{mark}{middle:.2f} ({least:.2f}–{most:.2f}) {found.rival}"
