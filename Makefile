@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+RECORDS := results/bench.json results/peers.json
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test soak bench bench-build clean
+.PHONY: help setup lock check test soak bench bench-peers bench-docs bench-build clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"semistream needs Python 3.11 or newer, {sys.executable} is {v.major}.{v.minor}; choose one with make PYTHON=/path/to/python")'
@@ -34,8 +35,14 @@ test: $(STAMP) ## every test and every documented example
 soak: $(STAMP) ## the property tests again, far longer
 	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest tests/test_stateful.py tests/test_properties.py
 
-bench: $(STAMP) ## tuples/s of every algorithm beside the in-memory bound
-	$(BIN)/semistream bench --output results/bench.json
+bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goes on where it stopped with RESUME=--resume
+	$(BIN)/semistream bench --output results/bench.json $(RESUME)
+
+bench-peers: $(STAMP) ## DuckDB, LMDB, RocksDB and SQLite beside ours, at the same memory
+	$(BIN)/semistream bench-peers --output results/peers.json
+
+bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
+	$(BIN)/semistream bench-show $(wildcard $(RECORDS)) --markdown docs/benchmarks.md
 
 bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/semistream bench-build --output results/build.json

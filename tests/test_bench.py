@@ -8,13 +8,16 @@ import pytest
 
 from semistream import Join, open_master
 from semistream.algorithms import algorithms
+from semistream.bench.engines import ENGINES, RowFormat
 from semistream.bench.matrix import Cell, Grid, cell_of, take_rounds
+from semistream.bench.peers import Contest, PeerGrid, engine_at
 from semistream.bench.show import between_marks, markdown
 from semistream.bench.store import read_record, write_record
 from semistream.bench.summary import candidate, ratio, spread, versus
 from semistream.bench.tables import sheets
-from semistream.bench.workload import WORKLOADS, Bound, Feed
-from semistream.errors import OptionError
+from semistream.bench.workload import WORKLOADS, Bound, Feed, Workload
+from semistream.errors import OptionError, SemistreamError
+from semistream.workloads import master_rows
 from test_cli import call
 
 ROWS = 20_000
@@ -155,6 +158,59 @@ def test_an_unknown_workload_is_named(tmp_path):
     shown = call("bench", "--workload", "wid", "--data", tmp_path)
     assert shown.exit_code == 1
     assert "Did you mean 'wide'" in shown.output
+
+
+@pytest.mark.parametrize("kind", ENGINES, ids=lambda kind: kind.name)
+def test_an_engine_gives_the_rows_of_the_join(kind, tmp_path):
+    if kind.missing():
+        pytest.skip(kind.missing())
+    grid = PeerGrid("cachejoin", rows=5_000, chunks=(3_000,), page_bytes="4KB", memory=64 << 20)
+    engine = engine_at(kind, grid, tmp_path)
+    engine.open()
+    lost = Workload("absent", rows=5_000, absent=0.2)
+    chunk = Feed.of(lost.stream(1.0), 3_000).batches[0]
+    found = engine.join(chunk).sort_by("sale")
+    join = Join(open_master(lost.prepare(tmp_path, "4KB")), chunk.schema, on="key", memory="1MB")
+    right = pa.Table.from_batches([*join.offer(chunk), *join.drain()]).sort_by("sale")
+    assert right.num_rows < 3_000
+    assert found.cast(right.schema).equals(right)
+    nothing = engine.join(chunk.filter(pa.array(chunk["key"].to_numpy() % 2 == 1)))
+    assert (nothing.num_rows, nothing.column_names) == (0, right.column_names)
+    contest = Contest(engine, grid.feed(3_000))
+    with pytest.raises(SemistreamError, match="rows are not those of the join"):
+        contest.check(right)
+    engine.close()
+    assert engine_at(kind, grid, tmp_path).path.exists()
+
+
+def test_rows_are_packed_and_unpacked():
+    rows = master_rows([1, 5, 9]).drop_columns(["key"])
+    layout = RowFormat(rows.schema)
+    packed = layout.pack(rows)
+    assert [len(row) for row in packed] == [112] * 3
+    assert layout.unpack(b"".join(packed)).equals(rows)
+    assert layout.pack(rows.slice(1)) == packed[1:]
+
+
+def test_peers_are_measured_beside_ours(tmp_path):
+    record = tmp_path / "peers.json"
+    small = ["--rows", 30_000, "--large", 0, "--memory", "1MB", "--seconds", 0.01, "--rounds", 2]
+    shown = call(
+        "bench-peers", *small, "--engine", "sqlite", "--data", tmp_path, "--output", record
+    )
+    assert shown.exit_code == 0, shown.output
+    (setting,) = read_record(record)["settings"]
+    mine, theirs = setting["algorithm"], "sqlite, chunks of 30,000"
+    assert set(setting["rates"]) == {mine, theirs}
+    for rate in setting["rates"].values():
+        assert len(rate["samples"]) == 2
+        assert rate["grown_bytes"] > 0
+        assert rate["files_held"] > 30_000 * 120
+    assert setting["rates"][mine]["counted_bytes"] <= setting["memory"] == 1 << 20
+    (sheet,) = sheets(read_record(record))
+    assert [row[0] for row in sheet.rows] == [mine, theirs]
+    assert sheet.rows[0][2] == "1.00× (1.00–1.00)"
+    assert "Did you mean 'sqlite'" in call("bench-peers", "--engine", "sqlit").output
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,13 +14,15 @@ from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench.build import measure_build
 from semistream.bench.machine import describe
 from semistream.bench.matrix import Grid, cell_of, measure
+from semistream.bench.peers import PeerGrid, measure_peers
 from semistream.bench.show import between_marks, markdown, terminal_table
 from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.summary import candidate
 from semistream.bench.tables import sheets
 from semistream.bench.workload import WORKLOADS
 from semistream.errors import OptionError
-from semistream.terminal import AsJson, build_bar, console, messages, progress_bar
-from semistream.units import format_bytes
+from semistream.terminal import AsJson, build_bar, console, errors, messages, progress_bar
+from semistream.units import format_bytes, parse_bytes
 
 __all__ = ["add_to"]
 
@@ -35,6 +38,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("bench")(bench)
     app.command("bench-build")(bench_build)
+    app.command("bench-peers")(bench_peers)
     app.command("bench-show")(bench_show)
 
 
@@ -146,6 +150,51 @@ def _show(record: dict[str, Any], as_json: bool) -> None:
         return
     for sheet in sheets(record):
         console.print(terminal_table(sheet))
+
+
+def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    rows: Annotated[int, typer.Option(help="Rows of the master for all stores.")] = 2_000_000,
+    large: Annotated[
+        int, typer.Option(help="Rows of a larger master, for DuckDB alone; 0 leaves it out.")
+    ] = 20_000_000,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="Only this store; repeat it for several.")
+    ] = None,
+    memory: Annotated[str, typer.Option(help="The budget, and the stores' own cache.")] = "64MB",
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = PeerGrid.seconds,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = PeerGrid.rounds,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure DuckDB, LMDB, RocksDB and SQLite beside ours: what an afternoon's work would give.
+
+    Each joins the stream chunk by chunk on one thread, with the master in a file of its own, and
+    gives the same columns as Arrow; that the rows are the same is checked before it is timed. What
+    each holds in memory is measured in a process of its own.
+    """
+    with messages():
+        names = tuple(engine or PeerGrid.engines)
+        for name in names:
+            if name not in PeerGrid.engines:
+                raise OptionError.unknown("engine", name, PeerGrid.engines)
+        small = PeerGrid(
+            candidate(known_algorithms()),
+            rows=rows,
+            engines=names,
+            memory=parse_bytes(memory),
+            chunks=tuple(sorted({min(chunk, rows) for chunk in PeerGrid.chunks})),
+            seconds=seconds,
+            rounds=rounds,
+        )
+        grids = [small]
+        if large and "duckdb" in names:
+            chunks = tuple(min(chunk, large) for chunk in PeerGrid.chunks)
+            grids.append(replace(small, rows=large, engines=("duckdb",), chunks=chunks))
+        with errors.status("") as status:
+            record = measure_peers(grids, data, status.update)
+        _store(record, output)
+        _show(record, as_json)
 
 
 def bench_show(

@@ -139,14 +139,15 @@ def _measure_cell(
 
 
 def take_rounds(
-    rounds: int, bound: Callable[[], float], takers: Mapping[str, Callable[[], float]]
+    rounds: int, bound: Callable[[], float] | None, takers: Mapping[str, Callable[[], float]]
 ) -> tuple[list[int], dict[str, list[int]]]:
     """Take a sample of each in every round, each round beginning with another one."""
     bounds: list[int] = []
     samples: dict[str, list[int]] = {name: [] for name in takers}
     names = list(takers)
     for number in range(rounds):
-        bounds.append(rounded(bound()))
+        if bound is not None:
+            bounds.append(rounded(bound()))
         first = number % max(1, len(names))
         for name in names[first:] + names[:first]:
             samples[name].append(rounded(takers[name]()))

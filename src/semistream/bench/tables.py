@@ -41,7 +41,10 @@ def thousands(samples: Sequence[float]) -> str:
 
 def sheets(record: Record) -> Iterator[Sheet]:
     """Give the tables of a record of any kind."""
-    kinds: dict[str, Callable[[Record], Iterator[Sheet]]] = {"matrix": _matrix}
+    kinds: dict[str, Callable[[Record], Iterator[Sheet]]] = {
+        "matrix": _matrix,
+        "peers": _peers,
+    }
     yield from kinds[record["kind"]](record)
 
 
@@ -127,3 +130,26 @@ def _against(found: Versus | None) -> str:
     middle, least, most = found.ratio
     mark = "✗ " if found.lost else ""
     return f"{mark}{middle:.2f} ({least:.2f}–{most:.2f}) {found.rival}"
+
+
+def _peers(record: Record) -> Iterator[Sheet]:
+    for setting in record["settings"]:
+        mine = setting["rates"][setting["algorithm"]]["samples"]
+        rows = [_peer(name, rate, mine) for name, rate in setting["rates"].items()]
+        heads = ("", "thousand rows/s", "ours is ahead", "process grew by", "files held beside")
+        size = f"R = {setting['rows']:,} × 120 B, Zipf {setting['exponent']:g}"
+        title = f"Beside other stores: {size}, {format_bytes(setting['memory'])}, one thread each"
+        notes = [f"{name}: {note}" for name, note in setting["notes"].items()]
+        notes += [f"{name} was left out: {why}" for name, why in setting["left_out"].items()]
+        yield Sheet(title, heads, tuple(rows), "; ".join(notes))
+
+
+def _peer(name: str, rate: Record, mine: Sequence[float]) -> tuple[str, ...]:
+    middle, least, most = ratio(mine, rate["samples"])
+    return (
+        name,
+        thousands(rate["samples"]),
+        f"{middle:.2f}× ({least:.2f}–{most:.2f})",
+        format_bytes(rate["grown_bytes"]) if "grown_bytes" in rate else "not known",
+        format_bytes(rate["files_held"]),
+    )
