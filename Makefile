@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-RECORDS := results/bench.json results/peers.json
+RECORDS := results/bench.json results/peers.json results/confined.json
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test soak bench bench-peers bench-docs bench-build clean
+.PHONY: help setup lock check test soak bench bench-peers bench-confined bench-docs bench-build clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"semistream needs Python 3.11 or newer, {sys.executable} is {v.major}.{v.minor}; choose one with make PYTHON=/path/to/python")'
@@ -40,6 +40,9 @@ bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goe
 
 bench-peers: $(STAMP) ## DuckDB, LMDB, RocksDB and SQLite beside ours, at the same memory
 	$(BIN)/semistream bench-peers --output results/peers.json
+
+bench-confined: $(STAMP) ## mapped reads in a memory cgroup of the budget, where the page cache can't help
+	$(BIN)/semistream bench-confined --output results/confined.json
 
 bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
 	$(BIN)/semistream bench-show $(wildcard $(RECORDS)) --markdown docs/benchmarks.md

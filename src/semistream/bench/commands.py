@@ -12,8 +12,9 @@ import typer
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench.build import measure_build
+from semistream.bench.confined import ConfinedGrid, measure_confined
 from semistream.bench.machine import describe
-from semistream.bench.matrix import Grid, cell_of, measure
+from semistream.bench.matrix import SLOW, Grid, cell_of, measure
 from semistream.bench.peers import PeerGrid, measure_peers
 from semistream.bench.show import between_marks, markdown, terminal_table
 from semistream.bench.store import compact, read_record, write_record
@@ -39,6 +40,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("bench")(bench)
     app.command("bench-build")(bench_build)
     app.command("bench-peers")(bench_peers)
+    app.command("bench-confined")(bench_confined)
     app.command("bench-show")(bench_show)
 
 
@@ -193,6 +195,43 @@ def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
             grids.append(replace(small, rows=large, engines=("duckdb",), chunks=chunks))
         with errors.status("") as status:
             record = measure_peers(grids, data, status.update)
+        _store(record, output)
+        _show(record, as_json)
+
+
+def bench_confined(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    rows: Annotated[int, typer.Option(help="Rows of the master, R.")] = ConfinedGrid.rows,
+    algorithm: Names = None,
+    share: Annotated[
+        list[float] | None, typer.Option(help="A budget, as a share of R; repeat it.")
+    ] = None,
+    slack: Annotated[str, typer.Option(help="Memory beside own needs and budget.")] = "16MB",
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = 0.5,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = ConfinedGrid.rounds,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure mapped reads in a memory cgroup, where the page cache can't help.
+
+    Each sample is taken by a process inside a group that may have what the process needs anyway,
+    the budget, and some slack. It needs the right to make memory cgroups, of version 1 or 2;
+    without it there is a message and no record.
+    """
+    with messages():
+        grid = ConfinedGrid(
+            tuple(algorithm or (name for name in known_algorithms() if name not in SLOW)),
+            rows=rows,
+            shares=tuple(share or ConfinedGrid.shares),
+            slack=parse_bytes(slack, "slack"),
+            seconds=seconds,
+            rounds=rounds,
+        )
+        with progress_bar() as bar:
+            task = bar.add_task("", total=grid.samples + 1)
+            record = measure_confined(
+                grid, data, lambda what: bar.update(task, description=what, advance=1)
+            )
         _store(record, output)
         _show(record, as_json)
 

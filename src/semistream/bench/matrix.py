@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from semistream.master import Master
 
-__all__ = ["Cell", "Grid", "cell_of", "measure", "one_thread", "take_rounds"]
+__all__ = ["SLOW", "Cell", "Grid", "cell_of", "measure", "one_thread", "take_rounds"]
 
 _EXTRA_EXPONENTS, _EXTRA_SHARES = (1.0,), (0.05, 0.10)
-_SLOW = ("inlj",)  # a thousand times slower than the others: measured where the papers do
+SLOW = ("inlj",)  # a thousand times slower than the others: measured where the papers do
 
 
 class Cell(NamedTuple):
@@ -83,7 +83,7 @@ class Grid:
     def algorithms_of(self, cell: Cell) -> tuple[str, ...]:
         """Give the algorithms that are measured in a cell."""
         all_of_them = cell.workload == "1:1" and cell.exponent == 1.0
-        return tuple(name for name in self.algorithms if all_of_them or name not in _SLOW)
+        return tuple(name for name in self.algorithms if all_of_them or name not in SLOW)
 
     def as_dict(self) -> dict[str, Any]:
         """Give the grid for a record."""

@@ -44,6 +44,7 @@ def sheets(record: Record) -> Iterator[Sheet]:
     kinds: dict[str, Callable[[Record], Iterator[Sheet]]] = {
         "matrix": _matrix,
         "peers": _peers,
+        "confined": _confined,
     }
     yield from kinds[record["kind"]](record)
 
@@ -153,3 +154,38 @@ def _peer(name: str, rate: Record, mine: Sequence[float]) -> tuple[str, ...]:
         format_bytes(rate["grown_bytes"]) if "grown_bytes" in rate else "not known",
         format_bytes(rate["files_held"]),
     )
+
+
+def _confined(record: Record) -> Iterator[Sheet]:
+    """Give the rates in a cgroup: algorithms down, budgets across, and ours to the best other."""
+    grid, settings = record["grid"], record["settings"]
+    shares = [setting["share"] for setting in settings]
+    mine = candidate(grid["algorithms"])
+    cells = [{"rates": _samples(setting["rates"])} for setting in settings]
+    rows = [
+        (name, *(_confined_rate(s["rates"][name]) for s in settings)) for name in grid["algorithms"]
+    ]
+    rows.append((f"{mine} against", *(_against(versus(cell, mine)) for cell in cells)))
+    runs = [run for s in settings for rate in s["rates"].values() for run in rate]
+    held = max(
+        (run["resident"] / record["pages_bytes"] for run in runs if "sample" in run), default=0
+    )
+    title = (
+        f"In a memory cgroup, mapped, R = {grid['rows']:,} × 120 B, Zipf {grid['exponent']:g}: "
+        f"own needs + budget + {format_bytes(grid['slack'])}"
+    )
+    note = f"thousand stream rows/s; the operating system held at most {held:.0%} of the pages"
+    heads = ("algorithm", *(f"{share:.0%} of R" for share in shares))
+    yield Sheet(title, heads, tuple(rows), note)
+
+
+def _samples(rates: Record) -> Record:
+    """Give the samples of algorithms of which no process was ended."""
+    whole = {name: runs for name, runs in rates.items() if all("sample" in run for run in runs)}
+    return {name: {"samples": [run["sample"] for run in runs]} for name, runs in whole.items()}
+
+
+def _confined_rate(runs: list[Record]) -> str:
+    samples = [run["sample"] for run in runs if "sample" in run]
+    ended = f" ({len(runs) - len(samples)} ended)" if len(samples) < len(runs) else ""
+    return (thousands(samples) if samples else "–") + ended
