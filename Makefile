@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-RECORDS := results/bench.json results/peers.json results/confined.json
+RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test soak bench bench-peers bench-confined bench-docs bench-build clean
+.PHONY: help setup lock check test soak bench bench-peers bench-confined bench-growth bench-drift bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -43,6 +43,12 @@ bench-peers: $(STAMP) ## DuckDB, LMDB, RocksDB and SQLite beside ours, at the sa
 
 bench-confined: $(STAMP) ## mapped reads in a memory cgroup of the budget, where the page cache can't help
 	$(BIN)/semistream bench-confined --output results/confined.json
+
+bench-growth: $(STAMP) ## masters of 2M to 20M rows, at 5 % of R and at 32 MB; a figure
+	$(BIN)/semistream bench-growth --output results/growth.json --figure docs/growth.svg
+
+bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a figure
+	$(BIN)/semistream bench-drift --output results/drift.json --figure docs/drift.svg
 
 bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
 	$(BIN)/semistream bench-show $(wildcard $(RECORDS)) --markdown docs/benchmarks.md

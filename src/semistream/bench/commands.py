@@ -13,6 +13,9 @@ import typer
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench.build import measure_build
 from semistream.bench.confined import ConfinedGrid, measure_confined
+from semistream.bench.drift import DriftGrid, measure_drift
+from semistream.bench.figure import draw
+from semistream.bench.growth import GrowthGrid, best_published, measure_growth
 from semistream.bench.machine import describe
 from semistream.bench.matrix import SLOW, Grid, cell_of, measure
 from semistream.bench.peers import PeerGrid, measure_peers
@@ -28,6 +31,7 @@ from semistream.units import format_bytes, parse_bytes
 __all__ = ["add_to"]
 
 Output = Annotated[Path | None, typer.Option(help="Write the record here, as JSON.")]
+Figure = Annotated[Path | None, typer.Option(help="Draw the record into this SVG file.")]
 Data = Annotated[Path, typer.Option(help="Where masters are kept between runs.")]
 Names = Annotated[
     list[str] | None, typer.Option("--algorithm", help="Only this one; repeat it for several.")
@@ -41,6 +45,8 @@ def add_to(app: typer.Typer) -> None:
     app.command("bench-build")(bench_build)
     app.command("bench-peers")(bench_peers)
     app.command("bench-confined")(bench_confined)
+    app.command("bench-growth")(bench_growth)
+    app.command("bench-drift")(bench_drift)
     app.command("bench-show")(bench_show)
 
 
@@ -233,6 +239,90 @@ def bench_confined(  # noqa: PLR0913, PLR0917 - one argument an option
                 grid, data, lambda what: bar.update(task, description=what, advance=1)
             )
         _store(record, output)
+        _show(record, as_json)
+
+
+def bench_growth(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    figure: Figure = None,
+    rows: Annotated[
+        list[int] | None, typer.Option(help="Rows of a master; repeat it for several.")
+    ] = None,
+    algorithm: Names = None,
+    matrix: Annotated[
+        Path, typer.Option(help="A record of `bench`, to choose the two best published ones by.")
+    ] = Path("results/bench.json"),
+    read: Annotated[list[str] | None, typer.Option(help="mapped or direct; repeat it.")] = None,
+    memory: Annotated[str, typer.Option(help="The constant budget.")] = "32MB",
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = 0.5,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = GrowthGrid.rounds,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a larger master costs: at 5 % of R, and at a constant budget.
+
+    Ours beside the two best published algorithms. Masters of up to 20M rows take 5 GB of disk.
+    """
+    with messages():
+        sizes = tuple(rows or GrowthGrid.rows)
+        grid = GrowthGrid(
+            tuple(algorithm or best_published(_earlier(matrix), known_algorithms())),
+            rows=sizes,
+            reads=tuple(read or GrowthGrid.reads),
+            memory=parse_bytes(memory),
+            seconds=seconds,
+            rounds=rounds,
+            feed_rows=min(GrowthGrid.feed_rows, 4 * max(sizes)),
+        )
+        record: dict[str, Any] = {}
+        with progress_bar() as bar:
+            task = bar.add_task("", total=grid.points)
+            for record in measure_growth(grid, data, lambda w: bar.update(task, description=w)):
+                bar.advance(task)
+                _store(record, output)
+        if figure is not None:
+            draw(record, figure)
+        _show(record, as_json)
+
+
+def _earlier(path: Path) -> dict[str, Any] | None:
+    """Give a record if there is one that this version can read."""
+    try:
+        return read_record(path)
+    except OptionError:
+        return None
+
+
+def bench_drift(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    figure: Figure = None,
+    rows: Annotated[int, typer.Option(help="Rows of the master, R.")] = DriftGrid.rows,
+    algorithm: Names = None,
+    read: Annotated[list[str] | None, typer.Option(help="mapped or direct; repeat it.")] = None,
+    repeats: Annotated[int, typer.Option(help="How often the stream is joined.")] = 3,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure how soon the rate is back at 90 % after the hot keys have changed."""
+    with messages():
+        names = algorithm or dict.fromkeys([candidate(known_algorithms()), "cachejoin"])
+        grid = DriftGrid(
+            tuple(names),
+            rows=rows,
+            reads=tuple(read or DriftGrid.reads),
+            before=rows,
+            after=2 * rows,
+            slice_rows=max(1, rows // 10),
+            repeats=repeats,
+        )
+        with progress_bar() as bar:
+            task = bar.add_task("", total=grid.runs + 1)
+            record = measure_drift(
+                grid, data, lambda what: bar.update(task, description=what, advance=1)
+            )
+        _store(record, output)
+        if figure is not None:
+            draw(record, figure)
         _show(record, as_json)
 
 

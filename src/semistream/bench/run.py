@@ -58,6 +58,11 @@ class Run:
         return spent
 
     @property
+    def is_within_batch(self) -> bool:
+        """Whether an offered batch is not yet taken in to its end."""
+        return self._results is not None
+
+    @property
     def window_rows(self) -> int:
         """How many rows wait when the window is full; some plans do not say, then those now."""
         return int(self.join.plan.settings.get("window_rows", 0)) or max(1, self.join.waiting)

@@ -45,6 +45,8 @@ def sheets(record: Record) -> Iterator[Sheet]:
         "matrix": _matrix,
         "peers": _peers,
         "confined": _confined,
+        "growth": _growth,
+        "drift": _drift,
     }
     yield from kinds[record["kind"]](record)
 
@@ -189,3 +191,50 @@ def _confined_rate(runs: list[Record]) -> str:
     samples = [run["sample"] for run in runs if "sample" in run]
     ended = f" ({len(runs) - len(samples)} ended)" if len(samples) < len(runs) else ""
     return (thousands(samples) if samples else "–") + ended
+
+
+def _growth(record: Record) -> Iterator[Sheet]:
+    """Give the rates as R grows: budget, read and algorithm down, rows of R across."""
+    grid, points = record["grid"], record["points"]
+    found = {(p["budget"], p["read"], p["rows"]): p for p in points}
+    sizes = sorted({p["rows"] for p in points})
+    names = {"share": f"{grid['share']:.0%} of R", "constant": format_bytes(grid["memory"])}
+    rows = []
+    for budget, read in dict.fromkeys((p["budget"], p["read"]) for p in points):
+        line = [found.get((budget, read, size)) for size in sizes]
+        for name in grid["algorithms"]:
+            samples = [point["rates"][name]["samples"] if point else None for point in line]
+            rates = [thousands(s) if s else "–" for s in samples]
+            cost = "–"
+            if samples[0] and samples[-1]:
+                cost = f"{spread(samples[0]).middle / spread(samples[-1]).middle:.2f}×"
+            rows.append((name, read, names[budget], *rates, cost))
+    heads = ("algorithm", "read", "memory", *(f"R = {size / 1e6:g}M" for size in sizes))
+    title = f"As R grows: Zipf {grid['exponent']:g}, rows of 120 B, one thread"
+    note = "thousand stream rows/s: median (range); the cost is that of the largest R to the least"
+    yield Sheet(title, (*heads, "cost"), tuple(rows), note)
+
+
+def _drift(record: Record) -> Iterator[Sheet]:
+    """Give when the rate is back: algorithm and read down."""
+    grid = record["grid"]
+    drift = grid["before"] // grid["slice_rows"]
+    rows = [
+        (
+            curve["algorithm"],
+            curve["read"],
+            f"{curve['before'] / 1e3:,.0f}",
+            f"{min(curve['rates'][drift:]) / curve['before']:.0%}",
+            _back(curve["back_after"]),
+            ", ".join(_back(rows) for rows in curve["back_after_each"]),
+        )
+        for curve in record["curves"]
+    ]
+    heads = ("algorithm", "read", "thousand rows/s before", "lowest after", "back at 90 % after")
+    title = f"The hot keys change: {grid['share']:.0%} of R, Zipf {grid['exponent']:g}"
+    note = f"in slices of {grid['slice_rows']:,} rows, by the medians of {grid['repeats']} runs"
+    yield Sheet(title, (*heads, "each run"), tuple(rows), note)
+
+
+def _back(rows: int | None) -> str:
+    return "not yet" if rows is None else f"{rows / 1e6:g}M rows"
