@@ -34,6 +34,12 @@ OPTIONS = {
     "x-hybridjoin": [{"pinned": "first"}],
     "tuned-x-hybridjoin": [{"k": 1, "l": 1}, {"k": 3, "l": 4}, {"k": 2, "pinned": "first"}],
     "cachejoin": [{"cache": 0.1}, {"cache": 0.6}],
+    "r-meshjoin": [{"buffer": "24KB", "l": 3}, {"buffer": "8KB", "l": 1}],
+    "ssbj": [{"buffer": "12KB"}],
+    "pcsrj": [{"nodes": 1}],
+    "ssij": [{"cache": 0.05}, {"cache": 0.6}],
+    "partition-join": [{"cache": 0.6, "pages": 3}, {"threshold": 3}],
+    "optimised-x-hybridjoin": [{"l": 1}, {"l": 2, "pinned": "first"}],
 }
 VARIANTS = [(name, options) for name, each in OPTIONS.items() for options in each]
 
@@ -63,6 +69,9 @@ def test_cases_reach_what_is_special_to_each(algorithm, masters):
     assert metrics.iterations > 50
     special = {"cachejoin": ["cache_hits", "evicted"], "moij": ["cache_hits", "evicted"]}
     special |= {"x-hybridjoin": ["pinned_hits"], "tuned-x-hybridjoin": ["pinned_hits"]}
+    special |= {"pcsrj": ["cache_hits"]}
+    special |= {"ssij": ["pinned_hits", "evicted"], "partition-join": ["cache_hits", "evicted"]}
+    special |= {"optimised-x-hybridjoin": ["cache_hits"], "ssbj": ["cache_hits"]}
     assert all(metrics.as_dict()[counter] for counter in special.get(algorithm, []))
 
 

@@ -26,10 +26,17 @@ def test_algorithms_name_their_papers():
     assert set(ss.algorithms()) == {
         "inlj",
         "meshjoin",
+        "r-meshjoin",
+        "partition-join",
+        "ssij",
         "hybridjoin",
         "x-hybridjoin",
+        "optimised-x-hybridjoin",
         "tuned-x-hybridjoin",
         "cachejoin",
+        "pcsrj",
         "moij",
+        "ssbj",
+        "adaptive",
     }
     assert all(len(paper) > 20 for paper in ss.algorithms().values())

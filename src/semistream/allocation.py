@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = [
+    "allocate",
     "concat",
     "concat_rows",
     "give_back_memory",
@@ -53,6 +54,11 @@ def give_back_memory() -> None:
 def private_memory(size: int) -> mmap.mmap:
     """Give zeroed memory of this process alone; without the flags, children would share it."""
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def allocate(size: int) -> pa.ResizableBuffer:
+    """Give uninitialised memory; what is never written to takes none."""
+    return pa.allocate_buffer(size, memory_pool=_POOL, resizable=True)
 
 
 def take(array: pa.Array, rows: pa.Array) -> pa.Array:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     State = npt.NDArray[np.uint8]
 
-__all__ = ["Arena", "Column", "in_place_width", "make_column"]
+__all__ = ["Arena", "Column", "in_place_width", "is_in_place", "make_column"]
 
 
 class Arena:
@@ -83,18 +83,19 @@ class Column(ABC):
 def in_place_width(schema: pa.Schema) -> tuple[int, bool]:
     """Give the bytes of a row that change in place, and whether all of them do."""
     kinds = [field.type for field in schema]
-    in_place = [kind for kind in kinds if _is_in_place(kind)]
+    in_place = [kind for kind in kinds if is_in_place(kind)]
     return sum(row_width(kind) or 0 for kind in in_place), len(in_place) == len(kinds)
 
 
-def _is_in_place(kind: pa.DataType) -> bool:
+def is_in_place(kind: pa.DataType) -> bool:
+    """Whether values of a plain type have whole bytes of their own, always as many."""
     primitive = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
     return bool(primitive or pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind))
 
 
 def make_column(kind: pa.DataType, limit: int) -> Column:
     """Give a column for values of a plain type."""
-    return _FixedColumn(kind, limit) if _is_in_place(kind) else _ArrowColumn(kind)
+    return _FixedColumn(kind, limit) if is_in_place(kind) else _ArrowColumn(kind)
 
 
 class _FixedColumn(Column):

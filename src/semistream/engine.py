@@ -8,19 +8,23 @@ comes next, which rows leave.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.allocation import give_back_memory, take_rows
+from semistream.blocks import Blocks
 from semistream.errors import RowTooLargeError
 from semistream.kernels import WAITING, match_page
+from semistream.lookup import Lookup, page_faults
 from semistream.metrics import Metrics
 from semistream.operator import Operator
-from semistream.output import Assembler, Output, Pairs, all_done, output_row_bytes
+from semistream.output import Assembler, Output, Pairs, all_done, gathered_schema
 from semistream.plain import decode, row_bytes
 from semistream.plan import MemoryUse
+from semistream.raw import match_run
 from semistream.units import format_bytes
 from semistream.window import Chunk, Window
 
@@ -56,14 +60,37 @@ class Engine(Operator):
         self.spec: JoinSpec = task.spec
         self.master = task.spec.master
         self.metrics = Metrics()
-        self.reader = self.master.reader(int(plan.settings.get("buffer_pages", 1)))
+        buffer, run = (plan.settings.get(name) for name in ("buffer_pages", "run_pages"))
+        self.reader = self.master.reader(int(buffer or 1), int(run) if run else None)
         self.window = Window(self.spec.plain_stream, plan.components["window"], task.cost)
         self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
         self._assembler = Assembler(self.spec)
-        self._output = Output(self._assembler, plan.components["output"], task.output_rows)
+        self._output = Output(self._assembler, plan.components["output"], self._output_rows)
+        self.lookup = self._lookup()
+        self._blocks = self._run_blocks()
         self._clock, self._max_wait = clock, max_wait
         self._pinned_met = True
+        self.draining = False
+        """Whether no row comes before all that wait are answered."""
         self.algorithm = algorithm(self)
+
+    @property
+    def _output_rows(self) -> int:
+        """How many rows one call of a kernel may produce."""
+        return int(self.plan.settings.get("output_rows", self.task.output_rows))
+
+    def _lookup(self) -> Lookup | None:
+        """Give the means to answer rows at once, if the plan has memory for them."""
+        if "lookup" not in self.plan.components:
+            return None
+        return Lookup(self.master, self.reader, gathered_schema(self.spec).names, self._output)
+
+    def _run_blocks(self) -> Blocks | None:
+        """Give the means to match whole runs of pages, if the plan has memory for them."""
+        if "blocks" not in self.plan.components:
+            return None
+        wanted = gathered_schema(self.spec).names
+        return Blocks(self.master.page_schema, wanted, int(self.plan.settings["run_pages"]))
 
     @property
     def memory_used(self) -> MemoryUse:
@@ -76,6 +103,10 @@ class Engine(Operator):
         )
         if self.filter is not None:
             used["filter"] = self.filter.nbytes
+        if self.lookup is not None:
+            used["lookup"] = self.lookup.nbytes
+        if self._blocks is not None:
+            used["blocks"] = self._blocks.nbytes
         return used
 
     @property
@@ -93,7 +124,7 @@ class Engine(Operator):
         largest = int(sizes.max())
         right = self.master.statistics.widest_row
         window = self.window.cost(1, largest)
-        output = output_row_bytes(largest, right) + 24 * len(self._output.rows)
+        output = self._output.row_bytes(largest, right) + 24 * len(self._output.rows)
         if window > self.least_capacity or output > self._output.capacity:
             msg = (
                 f"row {int(sizes.argmax())} of the batch takes {format_bytes(largest)}: with "
@@ -108,19 +139,32 @@ class Engine(Operator):
         """Bytes that the window has at the least, whatever the algorithm moves."""
         return int(self.plan.settings.get("least_window", self.plan.components["window"]))
 
-    def run(self, batch: pa.RecordBatch) -> Batches:
-        """Take a batch in; give what becomes ready."""
-        now = self._clock()
+    def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
+        """Take a batch in, which came when it was ``arrived`` or now; give what becomes ready."""
+        now = self._clock() if arrived is None else arrived
         for chunk in self._chunks(batch):
+            if self._at_once:
+                yield from self._empty()
+                chunk = yield from self._look_up(chunk)  # noqa: PLW2901
             yield from self._accept(chunk, now)
             yield from self.serve_overdue()
         yield from self._flush()
 
+    @property
+    def _at_once(self) -> bool:
+        """Whether rows are answered from pages in memory, without a window."""
+        return self.lookup is not None and self.algorithm.at_once
+
     def drain(self) -> Batches:
         """Answer every row that waits."""
+        self.draining = True
+        yield from self._empty()
+        yield from self._flush()
+        self.draining = False
+
+    def _empty(self) -> Batches:
         while self.window.waiting:
             yield from self._iterate()
-        yield from self._flush()
 
     def tick(self) -> Batches:
         """Do what is due while nothing arrives: overdue rows, or one round without max_wait."""
@@ -155,31 +199,77 @@ class Engine(Operator):
         return row_bytes(rows).astype(np.int32)
 
     def _chunks(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
-        """Cut a batch into chunks of at most a quarter of the window."""
+        """Cut a batch into chunks of at most a quarter of the window, or of what can be output."""
         start = 0
         while start < batch.num_rows:
-            quarter = self.window.capacity // 4
-            count = max(1, self.window.cost.rows(quarter, self.window.cost.least))
-            chunk = self._chunk(batch.slice(start, count), quarter)
+            if self._at_once and self.lookup:
+                chunk = self._chunk(batch.slice(start, self.lookup.rows))
+            else:
+                chunk = self._quarter(batch.slice(start))
             start += len(chunk)
             self.metrics.rows_in += len(chunk)
             yield chunk
 
-    def _chunk(self, batch: pa.RecordBatch, quarter: int) -> Chunk:
-        sizes = self._sizes(batch)
-        if self.window.cost.width is None:
-            cost = np.cumsum(self.window.cost.fixed + self.window.cost.factor * sizes)
-            count = max(1, int(np.searchsorted(cost, quarter, side="right")))
-            batch, sizes = batch.slice(0, count), sizes[:count]
+    def _quarter(self, batch: pa.RecordBatch) -> Chunk:
+        """Give a chunk of the first rows that fill a quarter of the window."""
+        cost, quarter = self.window.cost, self.window.capacity // 4
+        count = max(1, cost.rows(quarter, cost.least))
+        batch = batch.slice(0, count)
+        if cost.width is None:
+            each = cost.fixed + cost.factor * self._sizes(batch)
+            count = max(1, int(np.searchsorted(np.cumsum(each), quarter, side="right")))
+            batch = batch.slice(0, count)
+        chunk = self._chunk(batch)
+        return self._with_pages(chunk, chunk.pages >= 0)
+
+    def _chunk(self, batch: pa.RecordBatch) -> Chunk:
+        """Give rows with their codes; a page is 0 where there may be a match, else −1."""
         rows = self._plain(batch)  # not before it is cut: a dictionary may hide any size
         codes = self.master.keys.encode([rows.column(name) for name in self.spec.stream_keys])
-        pages = self.master.page_of(codes.values)
+        pages = np.zeros(len(codes.values), dtype=np.int32)
         pages[~codes.valid] = -1
-        self.metrics.unmatchable += int(np.count_nonzero(~codes.valid))
-        return Chunk(rows, codes.values, pages, sizes)
+        self.metrics.unmatchable += int(np.count_nonzero(pages))
+        return Chunk(rows, codes.values, pages, self._sizes(batch))
+
+    def _with_pages(self, chunk: Chunk, valid: npt.NDArray[np.bool_]) -> Chunk:
+        """Find the page of each row."""
+        pages = self.master.page_of(chunk.codes)
+        pages[~valid] = -1
+        return replace(chunk, pages=pages)
+
+    def _look_up(self, chunk: Chunk) -> Sifted:
+        """Answer rows from pages that lie in memory; return those whose page has several parts."""
+        assert self.lookup is not None  # noqa: S101 - for the type checker; see `_at_once`
+        faults, later = page_faults(), []
+        confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)
+        cursor = (0, -1)
+        sizes = (int(chunk.sizes.max()), self.master.statistics.widest_row)
+        while cursor[0] < len(chunk):
+            room = self._output.room(*sizes)
+            if room < 1:
+                yield from self._flush()
+                continue
+            cursor, found, missing, deferred = self.lookup.locate(
+                chunk, cursor, self._assembler.once, room
+            )
+            rows, absent = self._output.rows[:found], self._output.absent[:missing]
+            later.append(deferred)
+            self.metrics.absent += missing
+            pairs = Pairs([rows], self.lookup.gather(found), [absent], lasting=True)
+            yield from self._emit(chunk.rows, pairs, confirmed, lambda r: r == cursor[0])  # noqa: B023
+        rest = np.concatenate(later)
+        self.metrics.looked_up += len(chunk) - len(rest)
+        self.metrics.answered += len(chunk) - len(rest)
+        self.algorithm.looked_up(len(chunk), page_faults() - faults)
+        if not len(rest):
+            return chunk.only(np.zeros(len(chunk), dtype=np.bool_))
+        chosen = np.isin(np.arange(len(chunk)), rest)
+        return self._with_pages(chunk.only(chosen), chunk.pages[chosen] >= 0)
 
     def _accept(self, chunk: Chunk, now: float) -> Batches:
-        """Answer what can be answered at once; the rest goes into the window."""
+        """Answer what can be answered before the window; the rest goes into it."""
+        if not len(chunk):
+            return
         chunk = yield from self._sift(chunk, self._possible(chunk))
         cache = self.algorithm.cache
         if cache is not None and len(cache) and len(chunk):
@@ -220,7 +310,7 @@ class Engine(Operator):
                 continue
             piece = absent[start : start + room]
             start += len(piece)
-            yield from self._emit(chunk.rows, Pairs([], [], [piece]))
+            yield from self._emit(chunk.rows, Pairs(absent=[piece], lasting=True))
         return chunk.only(keep)
 
     def _probe(self, chunk: Chunk, cache: Cache) -> Sifted:
@@ -239,8 +329,9 @@ class Engine(Operator):
                 chunk.codes, cursor, self._assembler.once, rows, positions, hit
             )
             cursor = (after[0], after[1])
-            right = self._assembler.gather(cache.batch, positions[:found])
-            pairs = Pairs([rows[:found].copy()], [right], [])
+            right = self._assembler.gathered(found)
+            right.append(self._assembler.named(cache.batch), positions[:found])
+            pairs = Pairs([rows[:found].copy()], right, lasting=True)
             yield from self._emit(chunk.rows, pairs, confirmed, lambda r: r == cursor[0])  # noqa: B023
         hits = int(np.count_nonzero(hit))
         self.metrics.cache_hits += hits
@@ -255,7 +346,7 @@ class Engine(Operator):
         if not self._pinned_met:
             yield from self._meet_pinned()
         if self.window.waiting:
-            yield from self._bring(self.algorithm.next_pages())
+            yield from self._bring(*self.algorithm.next_runs())
         yield from self._expire(self.algorithm.iterated())
 
     def _meet_pinned(self) -> Batches:
@@ -266,18 +357,58 @@ class Engine(Operator):
             yield from self._meet(page, self.master.parts(page)[0], batch, True)
         self.metrics.pinned_hits += before - self.window.waiting
 
-    def _bring(self, pages: range) -> Batches:
-        """Read neighbouring pages and let the window meet them."""
-        self.metrics.pages_read += len(pages)
-        parts = [self.master.parts(page) for page in (pages[0], pages[-1])]
-        first, count = parts[0][0], parts[1][-1] + 1 - parts[0][0]
-        if count == len(pages):  # every page has one part: one read brings them all
-            batches = self._load(first, count)
-            for page, part, batch in zip(pages, range(first, first + count), batches, strict=True):
-                yield from self._meet(page, part, batch, True)
-            return
-        for page in pages:
-            yield from self._bring_parts(page)
+    def _bring(self, *runs: range) -> Batches:
+        """Read runs of neighbouring pages and let the window meet them."""
+        whole = []
+        for run in runs:
+            self.metrics.pages_read += len(run)
+            parts = self._parts(run)
+            if len(parts) > len(run):
+                for page in run:
+                    yield from self._bring_parts(page)
+            elif self._blocks is None:  # every page has one part: one read brings them all
+                for page, part, batch in zip(
+                    run, parts, self._load(parts[0], len(parts)), strict=True
+                ):
+                    yield from self._meet(page, part, batch, True)
+            else:
+                whole.append((run, parts))
+        if self._blocks is not None:
+            yield from self._sweep(whole, self._blocks)
+
+    def _parts(self, run: range) -> range:
+        return range(self.master.parts(run[0])[0], self.master.parts(run[-1])[-1] + 1)
+
+    def _sweep(self, runs: list[tuple[range, range]], blocks: Blocks) -> Batches:
+        """Read runs of pages, those that come next while one is matched."""
+        reads = self.reader.sweep([parts for _, parts in runs])
+        for addresses, (run, parts) in zip(reads, runs, strict=True):
+            self._count_reads()
+            for block, address in enumerate(addresses):
+                blocks.note(block, address)
+            yield from self._meet_run(run.start, parts, blocks)
+
+    def _meet_run(self, first: int, parts: range, blocks: Blocks) -> Batches:
+        """Match the rows that wait for neighbouring pages with these, in compiled code."""
+        w, output, index = self.window, self._output, self.master.index
+        some = slice(parts.start, parts.stop)
+        pages = (index.rows[some], blocks.start, blocks.codes)
+        window = (w.heads, w.chain, w.pages, w.codes, w.state)
+        sizes = (w.widest, int(index.widest[some].max()))
+        cursor = (0, -1, -2, -1)
+        while cursor[0] < len(parts):
+            room = output.room(*sizes)
+            if room < 1:
+                yield from self._flush()
+                continue
+            out = (output.rows[:room], output.blocks, output.positions, output.absent)
+            found, missing, answered, cursor = match_run(
+                first, pages, window, cursor, self._assembler.once, out
+            )
+            output.add_from(blocks, found, missing, sizes)
+            w.leave(answered, answered)
+            self.metrics.absent += missing
+            self.metrics.answered += answered
 
     def _bring_parts(self, page: int) -> Batches:
         """Read a page part by part: its one join value is larger than the disk buffer."""
@@ -290,8 +421,11 @@ class Engine(Operator):
 
     def _load(self, part: int, count: int) -> list[pa.RecordBatch]:
         batches = self.reader.load(part, count)
-        self.metrics.reads, self.metrics.bytes_read = self.reader.reads, self.reader.bytes_read
+        self._count_reads()
         return batches
+
+    def _count_reads(self) -> None:
+        self.metrics.reads, self.metrics.bytes_read = self.reader.reads, self.reader.bytes_read
 
     def load_copy(self, part: int) -> pa.RecordBatch:
         """Read a part into memory of its own."""
@@ -337,7 +471,7 @@ class Engine(Operator):
         rows, start = self.window.rows, 0
         while start < len(absent):
             room = self._output.room(self.window.widest, self.master.statistics.widest_row)
-            yield from self._emit(rows, Pairs([], [], [absent[start : start + room]]))
+            yield from self._emit(rows, Pairs(absent=[absent[start : start + room]]))
             start += room
 
     # -- giving rows out --------------------------------------------------------------------
@@ -348,6 +482,8 @@ class Engine(Operator):
             confirmed = None if self._assembler.exact else self.window.confirmed
             state = self.window.state
             pairs, rows = self._output.take(), self.window.rows
+            if pairs.right is not None:
+                self.algorithm.collected(pairs)
             yield from self._emit(rows, pairs, confirmed, lambda r: state[r] == WAITING)
 
     def _emit(

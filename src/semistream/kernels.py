@@ -19,11 +19,14 @@ __all__ = [
     "chain_pages",
     "chain_values",
     "compact",
+    "count_waiting",
     "first_waiting",
     "hash_bytes",
     "hash_words",
     "match_page",
     "probe_values",
+    "sketch_add",
+    "sketch_estimate",
 ]
 
 # The states of a row in the window.
@@ -180,6 +183,14 @@ def first_waiting(state, start):
     return row
 
 
+@njit(cache=True)
+def count_waiting(pages, state, counts):
+    """Count, for each page, the rows that wait for it."""
+    counts[:] = 0
+    for row in range(len(state)):
+        counts[pages[row]] += state[row] == WAITING
+
+
 @njit(cache=True, inline="always")
 def _slot(code, mask):
     return np.int64((np.uint64(code) * _GOLDEN) >> np.uint64(32)) & mask
@@ -271,3 +282,39 @@ def bloom_test(words, codes, out):
                 break
             h += step
         out[i] = present
+
+
+@njit(cache=True, inline="always")
+def _least(counters, code):
+    """Give the least of a code's four counters."""
+    mask = np.uint64(len(counters) - 1)
+    h = _mix(np.uint64(code) + _GOLDEN)
+    step = (h >> np.uint64(32)) | np.uint64(1)
+    least = np.uint8(255)
+    for _ in range(4):
+        least = min(least, counters[h & mask])
+        h += step
+    return least
+
+
+@njit(cache=True)
+def sketch_add(counters, codes):
+    """Count codes: of each code's four counters those that are least grow, up to 255."""
+    mask = np.uint64(len(counters) - 1)
+    for i in range(len(codes)):
+        least = _least(counters, codes[i])
+        if least == 255:
+            continue
+        h = _mix(np.uint64(codes[i]) + _GOLDEN)
+        step = (h >> np.uint64(32)) | np.uint64(1)
+        for _ in range(4):
+            if counters[h & mask] == least:
+                counters[h & mask] = least + np.uint8(1)
+            h += step
+
+
+@njit(cache=True)
+def sketch_estimate(counters, codes, out):
+    """Give the least of each code's four counters."""
+    for i in range(len(codes)):
+        out[i] = _least(counters, codes[i])

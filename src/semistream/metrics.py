@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["Metrics"]
 
@@ -24,6 +28,8 @@ class Metrics:
     because the whole master is in memory."""
     cache_hits: int = 0
     """Stream rows answered from the cache (the papers' w_N)."""
+    looked_up: int = 0
+    """Stream rows answered at once, from mapped pages that lay in memory."""
     pinned_hits: int = 0
     """Stream rows answered by a page that stays in memory."""
     absent: int = 0
@@ -36,6 +42,18 @@ class Metrics:
     bytes_read: int = 0
     evicted: int = 0
     """Master rows that left the cache."""
+
+    @classmethod
+    def total(cls, several: Iterable[Metrics]) -> Metrics:
+        """Give the sums of several joins' counters.
+
+        Examples
+        --------
+        >>> Metrics.total([Metrics(rows_in=2), Metrics(rows_in=3, reads=1)]).rows_in
+        5
+        """
+        counters = [metrics.as_dict() for metrics in several]
+        return cls(**{name: sum(each[name] for each in counters) for name in asdict(cls())})
 
     def as_dict(self) -> dict[str, int]:
         """Give the counters by name."""

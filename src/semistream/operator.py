@@ -40,8 +40,8 @@ class Operator(ABC):
         """Refuse a batch with a row that could not be held, before any of it is taken."""
 
     @abstractmethod
-    def run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take a batch in; give what becomes ready."""
+    def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Iterator[pa.RecordBatch]:
+        """Take a batch in, which came when it was ``arrived`` or now; give what becomes ready."""
 
     @abstractmethod
     def drain(self) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ keys is dropped, and a stream row that keeps no pair has no match.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.allocation import concat, select, take
+from semistream.gather import Gathered, copies
 from semistream.plain import encode, plain_type
 
 if TYPE_CHECKING:
@@ -22,34 +23,40 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from semistream.blocks import Blocks
     from semistream.spec import JoinSpec
 
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["Assembler", "Output", "Pairs", "all_done", "output_row_bytes"]
+__all__ = ["Assembler", "Output", "Pairs", "all_done", "gathered_schema", "output_row_bytes"]
 
 
-def output_row_bytes(left: float, right: float) -> float:
+def output_row_bytes(left: float, right: float, copies: int) -> float:
     """Give the bytes that an output row takes while it is made.
 
-    Its indices, the stream's columns once, the master's twice: gathered by page, then as one.
+    Its indices, the stream's columns once, the master's as often as `semistream.gather.copies`.
     """
-    return 24 + left + 2 * right
+    return 28 + left + copies * right
+
+
+def gathered_schema(spec: JoinSpec) -> pa.Schema:
+    """Give the master columns that output needs: the payload, and keys that are to be compared."""
+    verify = () if spec.master.keys.exact else spec.master.key
+    page = spec.master.page_schema
+    return pa.schema([page.field(name) for name in (*spec.payload, *verify)])
 
 
 @dataclass
 class Pairs:
     """Matches and absent rows of one source (window or chunk) that are not output yet."""
 
-    rows: list[Rows]
-    right: list[list[pa.Array]]
-    absent: list[Rows]
+    rows: list[Rows] = field(default_factory=list)
+    right: Gathered | None = None
+    """The master's columns, if there are matches."""
+    absent: list[Rows] = field(default_factory=list)
     bytes: float = 0.0
-
-    @classmethod
-    def none(cls) -> Pairs:
-        """Give an empty collection."""
-        return cls([], [], [])
+    lasting: bool = False
+    """Whether the stream rows stay as they are, so that output may share their memory."""
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.absent)
@@ -58,7 +65,7 @@ class Pairs:
     def nbytes(self) -> int:
         """Bytes held now."""
         held = sum(a.nbytes for a in (*self.rows, *self.absent))
-        return held + sum(int(a.get_total_buffer_size()) for piece in self.right for a in piece)
+        return held + (self.right.nbytes if self.right else 0)
 
 
 def all_done(rows: Rows) -> npt.NDArray[np.bool_]:
@@ -73,19 +80,25 @@ class Assembler:
         self.spec = spec
         self.schema = spec.output
         self.exact = spec.master.keys.exact
-        names = spec.master.page_schema.names
-        verify = () if self.exact else spec.master.key
-        self._gathered = tuple(names.index(name) for name in (*spec.payload, *verify))
+        schema, names = gathered_schema(spec), spec.master.page_schema.names
+        self._kinds, self._names = schema.types, schema.names
+        self._gathered = tuple(names.index(name) for name in schema.names)
+        self.copies = copies(schema)
         self._keys = [spec.stream.names.index(name) for name in spec.stream_keys]
         self.once = self.exact and spec.how in {"semi", "anti"}
         """Whether one pair a row is enough."""
 
-    def gather(self, page: pa.RecordBatch, positions: Rows) -> list[pa.Array]:
-        """Take, from rows of the master, the columns that output or comparison needs."""
-        if not self._gathered:
-            return []
-        index = pa.array(positions)
-        return [take(page.column(i), index) for i in self._gathered]
+    def gathered(self, rows: int) -> Gathered:
+        """Give room for the master's columns of so many output rows."""
+        return Gathered(self._kinds, rows)
+
+    def columns(self, page: pa.RecordBatch) -> list[pa.Array]:
+        """Give the columns of a page that output or comparison needs."""
+        return [page.column(i) for i in self._gathered]
+
+    def named(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """Give the same columns of rows that have at least these."""
+        return [rows.column(name) for name in self._names]
 
     def assemble(
         self,
@@ -109,12 +122,13 @@ class Assembler:
             Tells of which rows further pairs will come.
         """
         rows = _joined(pairs.rows)
-        right = [concat(pieces) for pieces in zip(*pairs.right, strict=True)]
+        right = pairs.right.arrays() if pairs.right and len(rows) else []
         absent = pairs.absent
         if confirmed is not None and len(rows):
             rows, right, lost = self._compare(left, rows, right, confirmed, unfinished)
             absent = [*absent, lost]
-        yield from self._batches(left, rows, right, _joined(absent))
+        chosen = _lasting_rows if pairs.lasting else _rows_of
+        yield from self._batches(left, chosen, rows, right, _joined(absent))
 
     def _compare(
         self,
@@ -153,7 +167,12 @@ class Assembler:
         return equal
 
     def _batches(
-        self, left: pa.RecordBatch, rows: Rows, right: list[pa.Array], absent: Rows
+        self,
+        left: pa.RecordBatch,
+        chosen: Callable[[pa.RecordBatch, Rows], list[pa.Array]],
+        rows: Rows,
+        right: list[pa.Array],
+        absent: Rows,
     ) -> Iterator[pa.RecordBatch]:
         how = self.spec.how
         matched = rows if how != "anti" else rows[:0]
@@ -162,9 +181,8 @@ class Assembler:
             return
         if how == "left" and len(alone):
             right = self._with_nulls(right, len(alone))
-        index = pa.array(np.concatenate([matched, alone]) if len(alone) else matched)
-        columns = [take(column, index) for column in left.columns]
-        yield from self._encoded([*columns, *right])
+        index = np.concatenate([matched, alone]) if len(alone) else matched
+        yield from self._encoded([*chosen(left, index), *right])
 
     def _with_nulls(self, right: list[pa.Array], count: int) -> list[pa.Array]:
         page = self.spec.master.page_schema
@@ -188,6 +206,20 @@ class Assembler:
             yield from self._encoded([column.slice(half) for column in columns])
             return
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _rows_of(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
+    """Give these rows, in memory of their own."""
+    rows = pa.array(index)
+    return [take(column, rows) for column in left.columns]
+
+
+def _lasting_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
+    """Give these rows; where they follow each other, without a copy."""
+    first, count = int(index[0]), len(index)
+    if index[-1] - first == count - 1 and (np.diff(index) == 1).all():
+        return list(left.slice(first, count).columns)
+    return _rows_of(left, index)
 
 
 def _joined(arrays: list[Rows]) -> Rows:
@@ -215,7 +247,8 @@ class Output:
         self.rows = np.empty(rows, dtype=np.int64)
         self.positions = np.empty(rows, dtype=np.int64)
         self.absent = np.empty(rows, dtype=np.int64)
-        self.pairs = Pairs.none()
+        self.blocks = np.empty(rows, dtype=np.int32)
+        self.pairs = Pairs()
         self.leaving: Pairs | None = None
         """What is being given out."""
 
@@ -223,24 +256,47 @@ class Output:
     def nbytes(self) -> int:
         """Bytes held now."""
         leaving = self.leaving.nbytes if self.leaving else 0
-        return self.pairs.nbytes + leaving + 3 * self.rows.nbytes
+        return self.pairs.nbytes + leaving + self._scratch
+
+    @property
+    def _scratch(self) -> int:
+        return 3 * self.rows.nbytes + self.blocks.nbytes
+
+    def row_bytes(self, left: float, right: float) -> float:
+        """Give the bytes that a row of these sizes takes."""
+        return output_row_bytes(left, right, self.assembler.copies)
 
     def room(self, left: int, right: int) -> int:
         """Give how many more rows of these sizes may be collected; at least one, if none was."""
-        free = self.capacity - 3 * self.rows.nbytes - self.pairs.bytes
-        room = min(len(self.rows), int(free / output_row_bytes(left, right)))
+        free = self.capacity - self._scratch - self.pairs.bytes
+        room = min(len(self.rows), int(free / self.row_bytes(left, right)))
         return room if self.pairs else max(1, room)
 
     def add(self, page: pa.RecordBatch, found: int, missing: int, sizes: tuple[int, int]) -> None:
         """Collect the first ``found`` pairs and ``missing`` absent rows of the kernel's arrays."""
         if found:
+            self._right().append(self.assembler.columns(page), self.positions[:found])
+        self._collect(found, missing, sizes)
+
+    def add_from(self, blocks: Blocks, found: int, missing: int, sizes: tuple[int, int]) -> None:
+        """Collect pairs and absent rows likewise; ``self.blocks`` tells the page of each pair."""
+        if found:
+            self._right().append_from(blocks, self.blocks[:found], self.positions[:found])
+        self._collect(found, missing, sizes)
+
+    def _right(self) -> Gathered:
+        if self.pairs.right is None:
+            self.pairs.right = self.assembler.gathered(len(self.rows))
+        return self.pairs.right
+
+    def _collect(self, found: int, missing: int, sizes: tuple[int, int]) -> None:
+        if found:
             self.pairs.rows.append(self.rows[:found].copy())
-            self.pairs.right.append(self.assembler.gather(page, self.positions[:found]))
         if missing:
             self.pairs.absent.append(self.absent[:missing].copy())
-        self.pairs.bytes += (found + missing) * output_row_bytes(*sizes)
+        self.pairs.bytes += (found + missing) * self.row_bytes(*sizes)
 
     def take(self) -> Pairs:
         """Give what was collected and start anew."""
-        pairs, self.pairs = self.pairs, Pairs.none()
+        pairs, self.pairs = self.pairs, Pairs()
         return pairs

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from semistream.cache import CacheCost
 from semistream.errors import OptionError
+from semistream.gather import copies
 from semistream.master.filter import KeyFilter
-from semistream.output import output_row_bytes
+from semistream.output import gathered_schema, output_row_bytes
 from semistream.units import format_bytes
 from semistream.window import RowCost
 
@@ -68,6 +69,10 @@ class Plan:
         object.__setattr__(self, "components", MappingProxyType(dict(self.components)))
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
+    def with_settings(self, **more: float | str | bool) -> Plan:
+        """Give this plan with further settings."""
+        return replace(self, settings={**self.settings, **more})
+
     def __str__(self) -> str:
         lines = [f"{self.algorithm} within {format_bytes(self.memory)}"]
         for name, size in self.components.items():
@@ -122,12 +127,16 @@ class Task:
     @property
     def output_row(self) -> float:
         """The most bytes that an output row takes while it is made."""
-        return output_row_bytes(self.stream_row, self.spec.master.statistics.widest_row)
+        return self._output_row(self.spec.master.statistics.widest_row)
+
+    def _output_row(self, right: float) -> float:
+        times = copies(gathered_schema(self.spec))
+        return output_row_bytes(self.stream_row, right, times)
 
     @property
     def output_rows(self) -> int:
         """How many rows one call of a kernel may produce."""
-        mean = output_row_bytes(self.stream_row, self.spec.master.row_bytes)
+        mean = self._output_row(self.spec.master.row_bytes)
         return max(1, min(_MOST_OUTPUT_ROWS, int(self.output_bytes / mean)))
 
     @property

@@ -208,6 +208,11 @@ class Window:
     def _oldest_arrival(self) -> tuple[float, int]:
         return self._arrivals[int(np.searchsorted(self._ends, self.oldest, side="right"))]
 
+    def arrived_by(self, count: int) -> int:
+        """Give how many of the first rows arrived when there had been ``count`` stream rows."""
+        entries = sum(arrival <= count for _, arrival in self._arrivals)
+        return self._ends[entries - 1] if entries else 0
+
     def leave(self, rows: int, answered: int) -> None:
         """Note that rows were answered, and how many of them left; kernels set their states."""
         self.waiting -= answered

@@ -5,13 +5,20 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from semistream.algorithms.adaptive import Adaptive
 from semistream.algorithms.base import Algorithm
 from semistream.algorithms.cachejoin import Cachejoin
 from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.algorithms.inlj import Inlj
 from semistream.algorithms.meshjoin import Meshjoin
 from semistream.algorithms.moij import Moij
+from semistream.algorithms.optimised_x_hybridjoin import OptimisedXHybridjoin
+from semistream.algorithms.partition_join import PartitionJoin
+from semistream.algorithms.pcsrj import Pcsrj
+from semistream.algorithms.r_meshjoin import RMeshjoin
 from semistream.algorithms.resident import Resident
+from semistream.algorithms.ssbj import Ssbj
+from semistream.algorithms.ssij import Ssij
 from semistream.algorithms.tuned_x_hybridjoin import TunedXHybridjoin
 from semistream.algorithms.x_hybridjoin import XHybridjoin
 from semistream.errors import BudgetError, OptionError
@@ -30,11 +37,18 @@ _REGISTRY: dict[str, type[Algorithm]] = {
     for algorithm in (
         Inlj,
         Meshjoin,
+        RMeshjoin,
+        PartitionJoin,
+        Ssij,
         Hybridjoin,
         XHybridjoin,
+        OptimisedXHybridjoin,
         TunedXHybridjoin,
         Cachejoin,
+        Pcsrj,
         Moij,
+        Ssbj,
+        Adaptive,
     )
 }
 
@@ -45,8 +59,8 @@ def algorithms() -> Mapping[str, str]:
     Examples
     --------
     >>> import semistream as ss
-    >>> list(ss.algorithms())
-    ['inlj', 'meshjoin', 'hybridjoin', 'x-hybridjoin', 'tuned-x-hybridjoin', 'cachejoin', 'moij']
+    >>> ss.algorithms()["meshjoin"]
+    'Polyzotis et al.: Meshing Streaming Updates with Persistent Data, TKDE 2008'
     """
     return MappingProxyType({name: algorithm.paper for name, algorithm in _REGISTRY.items()})
 

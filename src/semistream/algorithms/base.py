@@ -10,7 +10,7 @@ from semistream.errors import OptionError
 from semistream.kernels import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from semistream.cache import Cache
     from semistream.operator import Operator
+    from semistream.output import Pairs
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
-__all__ = ["Algorithm", "positive"]
+__all__ = ["Algorithm", "positive", "share"]
 
 
 class Algorithm(ABC):
@@ -64,6 +65,10 @@ class Algorithm(ABC):
     def next_pages(self) -> range:
         """Choose the neighbouring pages to bring next; called while rows are waiting."""
 
+    def next_runs(self) -> Sequence[range]:
+        """Choose the runs of neighbouring pages that one round brings."""
+        return [self.next_pages()]
+
     @property
     def done(self) -> np.uint8:
         """The state of an answered row."""
@@ -73,6 +78,14 @@ class Algorithm(ABC):
     def cache(self) -> Cache | None:
         """Master rows that answer stream rows before they enter the window."""
         return None
+
+    @property
+    def at_once(self) -> bool:
+        """Whether rows are looked up in pages that lie in memory, and need no window."""
+        return False
+
+    def looked_up(self, rows: int, faults: int) -> None:
+        """Note that rows were looked up, and how often that had to wait for the disk."""
 
     def pinned(self) -> Iterable[tuple[int, pa.RecordBatch]]:
         """Give the pages that stay in memory, each with its number; they are met every round."""
@@ -90,6 +103,9 @@ class Algorithm(ABC):
 
     def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
         """Note that a page was matched, and with how many window rows each of its rows."""
+
+    def collected(self, pairs: Pairs) -> None:
+        """Note pairs of window and master rows that are about to leave."""
 
     def iterated(self) -> int:
         """Note that a round is over; give the end of the window's rows that leave now."""
@@ -119,3 +135,18 @@ def positive(name: str, value: object) -> int:
         msg = f"{name}={value!r} is not possible; give a positive int"
         raise OptionError(msg)
     return value
+
+
+def share(name: str, value: object) -> float:
+    """Check an option that is a share of the memory.
+
+    Examples
+    --------
+    >>> share("cache", 1)
+    Traceback (most recent call last):
+    semistream.errors.OptionError: cache=1 is not possible; give a share of the memory, as cache=0.5
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        msg = f"{name}={value!r} is not possible; give a share of the memory, as {name}=0.5"
+        raise OptionError(msg)
+    return float(value)

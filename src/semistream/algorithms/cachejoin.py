@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistream.algorithms.base import share
 from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.allocation import take_rows
 from semistream.cache import Cache
-from semistream.errors import OptionError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -55,11 +55,8 @@ class Cachejoin(Hybridjoin):
     @classmethod
     def plan(cls, task: Task, *, cache: float = 0.5, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: one page, output, the cache (H_R), and the window (H_S and Q)."""
-        if not isinstance(cache, (int, float)) or not 0 < cache < 1:
-            msg = f"cache={cache!r} is not possible; give its share of the memory, as cache=0.5"
-            raise OptionError(msg)
         parts = task.fixed(1)
-        size = max(0, int(cache * (task.memory - sum(parts.values()))))
+        size = max(0, int(share("cache", cache) * (task.memory - sum(parts.values()))))
         return task.split(cls.name, {**parts, "cache": size}, {"cache_share": float(cache)})
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
-__all__ = ["Meshjoin", "tuned_buffer"]
+__all__ = ["FIXED_IO", "Meshjoin", "tuned_buffer"]
 
 _DEFAULT_BUFFER = int(0.93 * 2**20)
-_FIXED_IO = 0.048 * 2**20
+FIXED_IO = 0.048 * 2**20
+"""What a read costs before its first byte comes, in bytes."""
 
 
-def tuned_buffer(memory: float, fixed_io: float = _FIXED_IO) -> float:
+def tuned_buffer(memory: float, fixed_io: float = FIXED_IO) -> float:
     """Give the disk buffer, in bytes, at which the service rate is highest.
 
     By equations 1 to 5 of Naeem et al., with a read that costs as much as ``fixed_io`` bytes
@@ -72,25 +73,29 @@ class Meshjoin(Algorithm):
     frees = False
 
     @classmethod
-    def plan(cls, task: Task, *, buffer: int | str = "tuned", **_: Any) -> Plan:  # noqa: ANN401
+    def plan(cls, task: Task, **options: Any) -> Plan:  # noqa: ANN401
         """Split the budget: a disk buffer of b pages, output, and the window."""
+        settings = cls.scan(task, **options)
+        parts = task.fixed(settings["buffer_pages"])
+        rows = task.cost.rows(task.memory - sum(parts.values()), task.stream_row)
+        w = max(0, rows) * settings["buffer_pages"] / max(1, task.spec.master.pages)
+        return task.split(cls.name, parts, {**settings, "w": round(w, 1)})
+
+    @staticmethod
+    def scan(task: Task, *, buffer: int | str = "tuned", least: int = 0) -> dict[str, int]:
+        """Choose the pages that one read brings; a tuned buffer leaves ``least`` bytes."""
         sizes = {"tuned": tuned_buffer(task.memory), "default": _DEFAULT_BUFFER}
         wanted = sizes[buffer] if buffer in sizes else parse_bytes(buffer, "buffer")
         b = min(max(1, round(wanted / max(1, task.page_bytes))), max(1, task.spec.master.pages))
         if buffer == "tuned":  # not at the price of the least window
-            rest = task.memory - sum(task.fixed(0).values()) - task.least_window
+            rest = task.memory - sum(task.fixed(0).values()) - max(least, task.least_window)
             b = max(1, min(b, rest // max(1, task.page_bytes)))
-        parts = task.fixed(b)
-        rows = task.cost.rows(task.memory - sum(parts.values()), task.stream_row)
-        w = max(0, rows) * b / max(1, task.spec.master.pages)
-        return task.split(cls.name, parts, {"buffer_pages": b, "w": round(w, 1)})
+        return {"buffer_pages": b}
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        settings, pages = engine.plan.settings, max(1, engine.master.pages)
-        self._b = int(settings["buffer_pages"])
-        self._quarter = int(settings["window_rows"]) / 4
-        self._rows_a_page = 4 * self._quarter / pages
+        self._step = int(engine.plan.settings["buffer_pages"])
+        self._window_rows = int(engine.plan.settings["window_rows"])
         self._next = 0
         self._chunks: list[list[int]] = []  # rows that had entered with it, pages it has met
         self._entered = 0
@@ -103,12 +108,18 @@ class Meshjoin(Algorithm):
 
     def next_pages(self) -> range:
         """Choose the next b pages of the scan."""
-        pages = range(self._next, min(self._next + self._b, self.engine.master.pages))
-        self._next = pages.stop % self.engine.master.pages
+        total = self.engine.master.pages
+        pages = range(self._next, min(self._next + self._step, total))
+        self._next = pages.stop % total
         for chunk in self._chunks:
             chunk[1] += len(pages)
-        self._due = min(self._quarter, self._due + len(pages) * self._rows_a_page)
+        self._due = min(self._quarter, self._due + len(pages) * self._window_rows / total)
         return pages
+
+    @property
+    def _quarter(self) -> float:
+        """The most rows that the scan makes way for at once."""
+        return self._window_rows / 4
 
     def ready(self, rows: int) -> bool:
         """Let w rows in for every b pages (line 7), or any number when none waits."""

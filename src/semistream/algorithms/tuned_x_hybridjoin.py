@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from semistream.plan import Plan, Task
 
-__all__ = ["TunedXHybridjoin", "best_non_swappable", "page_reads"]
+__all__ = ["TunedXHybridjoin", "best_non_swappable", "page_reads", "pages_a_read"]
 
 _SWAPPABLE = 128 * 1024  # bytes at which a read's fixed cost and its transfer are about equal
 _CLASSES = 1024  # pages are grouped by popularity so that tuning takes milliseconds
@@ -58,9 +58,7 @@ class TunedXHybridjoin(XHybridjoin):
         **_: Any,  # noqa: ANN401
     ) -> Plan:
         """Split the budget: k pages, l pages, counters, output, and the window."""
-        chosen = min(_SWAPPABLE, task.memory // 8) // max(1, task.page_bytes)
-        k = positive("k", k) if k is not None else max(1, chosen)
-        k = min(k, max(1, task.spec.master.pages))
+        k = pages_a_read(task) if k is None else min(positive("k", k), task.spec.master.pages or 1)
         given = min(positive("l", l), max(1, task.spec.master.pages)) if l is not None else 1
         parts = cls.components(task, pinned, swappable=k, non_swappable=given)
         parts["counters"] = 4 * task.spec.master.pages if l is None else parts["counters"]
@@ -94,6 +92,12 @@ class TunedXHybridjoin(XHybridjoin):
             self._pin(self._popular(self.l)[: len(self._pinned)])
         if self.engine.window.fits_now():
             super().admitted()
+
+
+def pages_a_read(task: Task) -> int:
+    """Give the pages that one read should bring: 128 KB, or an eighth of the budget."""
+    wanted = min(_SWAPPABLE, task.memory // 8) // max(1, task.page_bytes)
+    return max(1, min(wanted, task.spec.master.pages))
 
 
 def best_non_swappable(

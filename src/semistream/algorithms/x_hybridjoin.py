@@ -10,7 +10,7 @@ from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -77,6 +77,11 @@ class XHybridjoin(Hybridjoin):
         self._due = 0
         self.l = int(settings["l"])
 
+    @property
+    def held(self) -> Collection[int]:
+        """The numbers of the pages in the non-swappable part."""
+        return self._pinned.keys()
+
     def pinned(self) -> Iterable[tuple[int, pa.RecordBatch]]:
         """Give the pages of the non-swappable part."""
         return self._pinned.items()
@@ -103,7 +108,7 @@ class XHybridjoin(Hybridjoin):
             best = np.arange(min(count, master.pages))
         else:
             weight = self._counts.astype(np.float32)
-            weight[list(self._pinned)] *= _STAYS
+            weight[list(self.held)] *= _STAYS
             best = np.argsort(-weight, kind="stable")[:count]
         single = [page for page in best.tolist() if len(master.parts(page)) == 1]
         return np.array(single, dtype=np.int64)

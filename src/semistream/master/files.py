@@ -166,6 +166,10 @@ class ReadFile:
             return pa.py_buffer(b"")
         return pa.py_buffer(mmap.mmap(self._handle, self.size, prot=mmap.PROT_READ))
 
+    def expect(self, start: int, length: int) -> None:
+        """Tell the operating system that these bytes are wanted soon, and do not wait for them."""
+        os.posix_fadvise(self._handle, start, length, os.POSIX_FADV_WILLNEED)
+
     def read_into(self, memory: memoryview, start: int) -> int:
         """Fill ``memory`` with the bytes from ``start`` on; give how many there were."""
         done = 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from functools import cached_property, partial
+from itertools import cycle, zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -12,14 +14,20 @@ import pyarrow as pa
 from semistream.allocation import private_memory
 from semistream.errors import CorruptPageError, MasterError, OptionError
 from semistream.master.files import ReadFile
+from semistream.master.flights import Flights
 from semistream.master.format import aligned, checksum
 
 if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from semistream.master.store import Master
 
 __all__ = ["PageReader", "reader_kind"]
+
+
+_MOST_THREADS = 4
 
 
 class PageReader(ABC):
@@ -31,7 +39,7 @@ class PageReader(ABC):
     flags: ClassVar[int] = 0
     """How the pages file is opened."""
 
-    def __init__(self, master: Master, parts: int) -> None:  # noqa: ARG002 - see _DirectReader
+    def __init__(self, master: Master, parts: int, run: int) -> None:  # noqa: ARG002 - see below
         self.reads = 0
         self.bytes_read = 0
         self._file = master.pages_file
@@ -54,19 +62,47 @@ class PageReader(ABC):
 
     def load(self, part: int, count: int) -> list[pa.RecordBatch]:
         """Read ``count`` neighbouring parts with one call to the operating system."""
-        index = self._index
-        start = int(index.offset[part])
-        end = int(index.offset[part + count - 1]) + aligned(int(index.length[part + count - 1]))
-        data = self._fetch(start, end - start)
-        self.reads += 1
-        self.bytes_read += end - start
-        return [self._parse(data, start, p) for p in range(part, part + count)]
+        contents = self._contents(range(part, part + count))
+        return [pa.ipc.read_record_batch(content, self._schema) for content in contents]
 
-    def _parse(self, data: pa.Buffer, start: int, part: int) -> pa.RecordBatch:
-        offset, length = int(self._index.offset[part]), int(self._index.length[part])
-        content = data.slice(offset - start, aligned(length))
-        self._verify(content, part)
-        return pa.ipc.read_record_batch(content, self._schema)
+    def addresses(self, parts: range) -> list[int]:
+        """Read neighbouring parts likewise; give where each lies in memory."""
+        return [content.address for content in self._contents(parts)]
+
+    def sweep(self, runs: Sequence[range]) -> Iterator[list[int]]:
+        """Read runs of neighbouring parts, one run a step, and the next ones meanwhile.
+
+        Each step gives where the parts of a run lie, until the next step.
+        """
+        for run, after in zip_longest(runs, runs[1:]):
+            addresses = self.addresses(run)
+            if after is not None:
+                self._file.expect(*self._place(after))
+            yield addresses
+
+    def _contents(self, parts: range) -> list[pa.Buffer]:
+        start, size = self._place(parts)
+        self._count(size)
+        return self._cut(parts, self._fetch(start, size))
+
+    def _count(self, size: int) -> None:
+        self.reads += 1
+        self.bytes_read += size
+
+    def _place(self, parts: range) -> tuple[int, int]:
+        """Give where neighbouring parts begin, and how many bytes they have."""
+        offset, last = self._index.offset, parts[-1]
+        start = int(offset[parts[0]])
+        return start, int(offset[last]) + aligned(int(self._index.length[last])) - start
+
+    def _cut(self, parts: range, data: pa.Buffer) -> list[pa.Buffer]:
+        """Cut what was read into parts, and verify each."""
+        contents, offset, length = [], self._index.offset, self._index.length
+        start = int(offset[parts[0]])
+        for part in parts:
+            contents.append(data.slice(int(offset[part]) - start, aligned(int(length[part]))))
+            self._verify(contents[-1], part)
+        return contents
 
     def _verify(self, content: pa.Buffer, part: int) -> None:
         if checksum(content) != int(self._index.checksum[part]):
@@ -81,8 +117,8 @@ class PageReader(ABC):
 class _MappedReader(PageReader):
     """Pages of a memory-mapped file; each checksum is verified once."""
 
-    def __init__(self, master: Master, parts: int) -> None:
-        super().__init__(master, parts)
+    def __init__(self, master: Master, parts: int, run: int) -> None:
+        super().__init__(master, parts, run)
         self._data = self._file.mapped()
         self._verified = np.zeros(len(self._index.code), dtype=np.bool_)
         self._current = 0
@@ -103,15 +139,23 @@ class _MappedReader(PageReader):
 
 
 class _DirectReader(PageReader):
-    """Pages read past the operating system's cache into a buffer of our own."""
+    """Pages read past the operating system's cache into buffers of our own.
+
+    There is one buffer for each run that the disk buffer has room for; all but one are filled by
+    threads while a sweep's step is at work.
+    """
 
     flags = os.O_DIRECT
 
-    def __init__(self, master: Master, parts: int) -> None:
-        super().__init__(master, parts)
-        size = max(1, master.statistics.largest_part * parts)
-        self._memory = private_memory(size)  # aligned, as O_DIRECT wants it
-        self._buffer = pa.py_buffer(self._memory)
+    def __init__(self, master: Master, parts: int, run: int) -> None:
+        super().__init__(master, parts, run)
+        size = max(1, master.statistics.largest_part * run)
+        # Private memory is aligned, as O_DIRECT wants it.
+        self._buffers = [private_memory(size) for _ in range(max(1, parts // run))]
+
+    @cached_property
+    def _flights(self) -> Flights:
+        return Flights(min(_MOST_THREADS, len(self._buffers) - 1))
 
     @classmethod
     def open(cls, path: Path) -> ReadFile:
@@ -125,13 +169,34 @@ class _DirectReader(PageReader):
 
     @property
     def nbytes(self) -> int:
-        return len(self._memory)
+        return sum(len(memory) for memory in self._buffers)
 
     def _fetch(self, start: int, length: int) -> pa.Buffer:
-        got = self._file.read_into(memoryview(self._memory)[:length], start)
+        return self._read(self._buffers[0], start, length)
+
+    def _read(self, memory: mmap.mmap, start: int, length: int) -> pa.Buffer:
+        got = self._file.read_into(memoryview(memory)[:length], start)
         if got != length:
             self._refuse(start + got, "is cut off")
-        return self._buffer
+        return pa.py_buffer(memory)
+
+    def sweep(self, runs: Sequence[range]) -> Iterator[list[int]]:
+        """Read runs of neighbouring parts, one run a step, and the next ones meanwhile."""
+        if len(self._buffers) == 1:
+            yield from (self.addresses(run) for run in runs)
+            return
+        jobs = (
+            partial(self._read_run, run, memory)
+            for run, memory in zip(runs, cycle(self._buffers), strict=False)
+        )
+        for size, addresses in self._flights.results(jobs, len(self._buffers) - 1):
+            self._count(size)
+            yield addresses
+
+    def _read_run(self, run: range, memory: mmap.mmap) -> tuple[int, list[int]]:
+        start, size = self._place(run)
+        contents = self._cut(run, self._read(memory, start, size))
+        return size, [content.address for content in contents]
 
 
 _KINDS: dict[str, type[PageReader]] = {"mapped": _MappedReader, "direct": _DirectReader}

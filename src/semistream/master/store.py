@@ -125,9 +125,9 @@ class Master:
         """Give the parts of a page: one, but for a join value larger than a page."""
         return self.index.parts(page)
 
-    def reader(self, parts: int = 1) -> PageReader:
-        """Give a reader whose disk buffer has room for so many parts."""
-        return reader_kind(self.read)(self, parts)
+    def reader(self, parts: int = 1, run: int | None = None) -> PageReader:
+        """Give a reader whose disk buffer has room for so many parts, read ``run`` at a time."""
+        return reader_kind(self.read)(self, parts, run or parts)
 
     def load_filter(self, words: int) -> KeyFilter:
         """Give the key filter, folded to so many 64-bit words."""

@@ -1,0 +1,336 @@
+"""ADAPTIVE: what each byte of memory earns decides what it holds."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.algorithms.base import Algorithm
+from semistream.allocation import take
+from semistream.blocks import Blocks
+from semistream.cache import Cache
+from semistream.errors import OptionError
+from semistream.kernels import count_waiting
+from semistream.lookup import Lookup, page_faults
+from semistream.output import gathered_schema
+from semistream.plan import TooSmall
+from semistream.sketch import Sketch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from semistream.master import Master
+    from semistream.output import Pairs
+    from semistream.plan import Plan, Task
+    from semistream.window import Chunk
+
+__all__ = ["Adaptive"]
+
+_MOST_SWEEPS = 16  # no row waits for more
+_PAGE_COST = 300  # rows that are answered in the time that a page takes: 40 to 60 µs against 0.15
+_STAGING = 16  # this part of the divided memory holds rows on their way into the cache
+_LARGEST_OUTPUT = 8 << 20
+_MOST_COUNTED = 254  # by the sketch; a key that was asked for more often may always enter
+_RARE = 256  # rows for which one wait for the disk is rare enough
+
+
+class Adaptive(Algorithm):
+    """Look rows up at once where pages lie in memory; else answer the hot, and sweep for the rest.
+
+    A mapped master whose pages the operating system holds needs no window: rows are looked up in
+    the pages themselves, many in one compiled call, and come out in order of arrival. As soon as
+    that has to wait for the disk, and on direct reads, a cache answers the keys that are frequent
+    for their bytes, the others wait, and a sweep brings the pages that most rows wait for.
+
+    Parameters
+    ----------
+    at_once
+        Whether to look rows up at once: None lets page faults decide.
+
+    Notes
+    -----
+    *Sweep*: as many pages as it takes to free a quarter of the window, those with most waiting
+    rows, in the order of the disk, neighbours in one read, the next ones read while one is
+    matched. When the join is drained, all pages that are waited for: a scan that leaves gaps.
+    *Bound on age*: a row is answered by the 16th sweep after its arrival at the latest; between
+    two sweeps at most a quarter of the window enters.
+    *Cache*: a sketch counts the keys that were not in the cache; a key enters if it was asked for
+    more often, for its bytes, than the last that had to go. All counts are halved after every
+    ten times as many stream rows as the cache has rows, so it follows a stream that drifts.
+    *Split*: a byte of the window saves page reads (their number is inverse to its size), a byte of
+    the cache saves the rows that its coldest eighth answers, and their share of page reads. Memory
+    moves, a sixteenth at a time, to where a byte saves more.
+    """
+
+    name = "adaptive"
+    paper = "semistream's own: looks up what is in memory, sweeps for the rest"
+    options = frozenset({"at_once"})
+
+    @classmethod
+    def plan(cls, task: Task, *, at_once: bool | None = None, **_: Any) -> Plan:  # noqa: ANN401
+        """Split the budget: pages in flight, output, look-up; cache and window divide the rest."""
+        if at_once not in {None, True, False}:
+            raise OptionError.unknown("at_once", str(at_once), ("None", "True", "False"))
+        for generous in (True, False):
+            parts, settings = cls._components(task, at_once, generous)
+            rest = task.memory - sum(parts.values())
+            least = max(task.least_window, rest // 16)
+            try:
+                return task.split(cls.name, parts, {**settings, "least_window": least})
+            except TooSmall:
+                if not generous:
+                    raise
+        raise AssertionError
+
+    @classmethod
+    def _components(
+        cls, task: Task, at_once: bool | None, generous: bool
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Give all components but the window; a small budget has no look-up and reads one page."""
+        page, master = max(1, task.page_bytes), task.spec.master
+        pages = min(16, max(2, task.memory // 6 // page)) if generous else 1
+        pages = min(pages, max(1, master.pages))
+        parts, settings = (
+            task.fixed(pages),
+            {"buffer_pages": pages, "run_pages": max(1, pages // 4)},
+        )
+        wanted = gathered_schema(task.spec)
+        flat = Blocks.possible(wanted)
+        if flat:
+            each = Blocks.cost(master.page_schema, wanted.names)
+            parts["blocks"] = each * settings["run_pages"]
+        if generous and at_once is not False and flat and master.read == "mapped":
+            output = max(task.output_bytes, min(task.memory // 2, _LARGEST_OUTPUT))
+            rows = max(1, int(output / (28 + task.output_row)))
+            cost = Lookup.cost(master, wanted.names, rows)
+            if cost <= task.memory // 4:
+                parts |= {"output": output, "lookup": cost}
+                settings["output_rows"] = rows
+        each = 4 if master.index.first_part is None else 5
+        parts |= {"counters": each * master.pages + max(8, task.memory // 32)}
+        rest = task.memory - sum(parts.values())
+        return {**parts, "cache": max(0, rest) // _STAGING}, settings
+
+    def __init__(self, engine: Any) -> None:  # noqa: ANN401
+        super().__init__(engine)
+        components, settings = engine.plan.components, engine.plan.settings
+        self._divided = components["window"]  # what cache and window have together
+        self._staging = components["cache"]
+        page, wanted = engine.master.page_schema, gathered_schema(engine.spec)
+        self._schema = pa.schema([page.field(0), *wanted])
+        self._cache = Cache(self._schema, self._divided)
+        self._several = _several(engine.master)
+        self._largest_cache = self._divided - int(settings["least_window"])
+        self._least_cache = min(self._divided // 32, self._largest_cache)
+        self._target = min(self._divided // 4, self._largest_cache)
+        self._row = self._cache.cost(1, engine.master.row_bytes)
+        self._counts = np.zeros(engine.master.pages, dtype=np.int32)
+        self._sketch = Sketch(max(8, engine.plan.memory // 32))
+        self._threshold = 1.0  # what a row must have been asked for to enter the cache
+        self._since = _Period()
+        self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS)
+        self._hand = 0
+        self._at_once = engine.lookup is not None
+        self._faults = self._faulted_pages = 0
+
+    # -- what is answered before the window -------------------------------------------------
+
+    @property
+    def at_once(self) -> bool:
+        """Whether pages lie in memory, as far as is known."""
+        return self._at_once
+
+    def looked_up(self, rows: int, faults: int) -> None:
+        """Use the window when looking up has to wait for the disk too often."""
+        if faults * _RARE > rows + _RARE:
+            self._at_once = False
+            self._faults, self._faulted_pages = page_faults(), self.engine.metrics.pages_read
+
+    def iterated(self) -> int:
+        """Look rows up again when sweeps no longer wait for the disk."""
+        pages = self.engine.metrics.pages_read - self._faulted_pages
+        if self.engine.lookup is not None and pages >= _RARE:
+            faults = page_faults() - self._faults
+            self._at_once = 16 * faults < pages
+            self._faults += faults
+            self._faulted_pages += pages
+        return 0
+
+    @property
+    def cache(self) -> Cache:
+        """The join values that are most frequent for their bytes."""
+        return self._cache
+
+    def collected(self, pairs: Pairs) -> None:
+        """Stage the join values that were asked for more often than the last that had to go."""
+        if self._cache.staged_bytes >= self._staging / 2:
+            return
+        window, rows = self.engine.window, np.concatenate(pairs.rows)
+        codes = window.codes[rows]
+        begin, count = _values(rows)  # one value for each window row; those at the ends may be cut
+        first = np.unique(codes[begin], return_index=True)[1]
+        first = first[(first > 0) & (first < len(begin) - 1)]
+        hits = self._sketch.estimate(codes[begin[first]])
+        hot = hits > self._threshold * count[first]
+        if self._several is not None:
+            hot &= ~self._several[window.pages[rows[begin[first]]]]
+        begin, count, hits = begin[first[hot]], count[first[hot]], hits[hot]
+        if len(begin):
+            chosen = np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
+            self._stage(codes, pairs, chosen, np.repeat(hits, count))
+
+    def _stage(
+        self,
+        codes: npt.NDArray[np.int64],
+        pairs: Pairs,
+        chosen: npt.NDArray[np.int64],
+        hits: npt.NDArray[np.int64],
+    ) -> None:
+        index, columns = pa.array(chosen), pairs.right.arrays() if pairs.right else []
+        values = [pa.array(codes[chosen]), *(take(column, index) for column in columns)]
+        rows = pa.RecordBatch.from_arrays(values, schema=self._schema)
+        if self._cache.staged_bytes + self._cache.price(rows) <= self._staging:
+            self._cache.stage(rows, hits, self.engine.metrics.rows_in)
+
+    def admitting(self, chunk: Chunk) -> None:
+        """Count keys that the cache did not have."""
+        self._sketch.add(chunk.codes)
+        self._since.missed += len(chunk)
+
+    def admitted(self) -> None:
+        """Move rows into and out of the cache, when the window has made room for them."""
+        cache, metrics = self._cache, self.engine.metrics
+        if metrics.rows_in - self._since.start > 10 * max(1024, self._target / self._row):
+            self._weigh()
+        staged = cache.staged_bytes > max(self._staging / 4, cache.claimed / 16)
+        self._divide()
+        if (
+            staged or cache.claimed > self._target + self._staging
+        ) and self.engine.window.fits_now():
+            cache.epoch(self._most_frequent)
+            metrics.evicted = cache.evicted
+            self._divide()
+
+    def _divide(self) -> None:
+        """Leave to the window what the cache does not need until the next epoch."""
+        claimed = max(
+            self._cache.claimed - self._cache.staged_bytes, min(self._target, self._cache.claimed)
+        )
+        self.engine.window.capacity = int(self._divided - claimed)
+
+    def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
+        """Tell which rows stay: the values most frequent for their bytes, as many as have room."""
+        firsts = cache.firsts()
+        rows = np.diff(firsts, append=len(cache))
+        each = cache.cost(1, cache.batch.nbytes / max(1, len(cache)))
+        worth = cache.hits[firsts] / rows
+        order = np.argsort(-worth, kind="stable")
+        gone = np.cumsum(rows[order]) * each > self._target
+        self._threshold = min(max(1.0, float(worth[order[gone]].max(initial=1.0))), _MOST_COUNTED)
+        stays = np.ones(len(firsts), dtype=np.bool_)
+        stays[order[gone]] = False
+        return np.repeat(stays, rows)
+
+    def _weigh(self) -> None:
+        """Move memory to where a byte saves more, and let all counts age."""
+        metrics, cache, since = self.engine.metrics, self._cache, self._since
+        rows = metrics.rows_in - since.start
+        reads = max(1, metrics.pages_read - since.pages)
+        share = _PAGE_COST * reads / max(1, since.missed)  # of page reads, for a row that misses
+        window = share * since.missed / rows / self.engine.window.capacity
+        coldest = self._coldest() / (2 * rows)  # counts are halved: they cover twice the rows
+        cached = coldest * (1 + share) / self._row
+        full, step = cache.claimed > self._target * 3 / 4, self._divided // 16
+        if full and cached > 1.25 * window:
+            self._target = min(self._target + step, self._largest_cache)
+        elif full and cached < window / 1.25:
+            self._target = max(self._target - step, self._least_cache)
+        cache.hits >>= 1
+        self._sketch.age()
+        self._threshold = max(1.0, self._threshold / 2)
+        self._since = _Period(metrics.rows_in, metrics.pages_read)
+
+    def _coldest(self) -> float:
+        """Give the mean hits of a row in the cache's coldest eighth."""
+        firsts = self._cache.firsts()
+        if not len(firsts):
+            return 0.0
+        worth = self._cache.hits[firsts] / np.diff(firsts, append=len(self._cache))
+        eighth = max(1, len(worth) // 8)
+        return float(np.partition(worth, eighth - 1)[:eighth].mean())
+
+    # -- which pages come next --------------------------------------------------------------
+
+    def next_pages(self) -> range:
+        """Choose the page of the oldest row."""
+        return self.around_oldest()
+
+    def next_runs(self) -> Sequence[range]:
+        """Choose the pages that most rows wait for, and those of rows that have waited long."""
+        window = self.engine.window
+        count_waiting(window.pages, window.state, self._counts)
+        if self.engine.draining:
+            return self._runs(np.flatnonzero(self._counts))
+        wanted = self._fullest(max(1, len(window) // 4 - window.gone))
+        if len(self._sweeps) == _MOST_SWEEPS:
+            old = window.arrived_by(self._sweeps[0])
+            waiting = window.pages[:old][window.state[:old] == 0]
+            wanted = np.union1d(wanted, waiting)
+        self._sweeps.append(self.engine.metrics.rows_in)
+        return self._runs(wanted)
+
+    def _fullest(self, rows: int) -> npt.NDArray[np.int64]:
+        """Give the pages that most rows wait for, until it is so many rows in all."""
+        pages = np.bincount(self._counts)  # how many pages have so many rows
+        answered = np.cumsum((pages * np.arange(len(pages)))[::-1])[::-1]
+        least = max(1, int(np.searchsorted(-answered, -rows, side="right")) - 1)
+        above = int(answered[least + 1]) if least + 1 < len(answered) else 0
+        some = np.flatnonzero(self._counts == least)
+        # Of equals, those behind where the last sweep ended: none is passed over again and again.
+        some = np.roll(some, -int(np.searchsorted(some, self._hand)))
+        some = some[: -(-max(0, rows - above) // least)]
+        self._hand = int(some[-1]) + 1 if len(some) else 0
+        return np.union1d(np.flatnonzero(self._counts > least), some)
+
+    def _runs(self, pages: npt.NDArray[np.int64]) -> list[range]:
+        """Put neighbouring pages together, as many as one buffer has room for."""
+        most = int(self.engine.plan.settings["run_pages"])
+        runs: list[range] = []
+        for page in pages.tolist():
+            if runs and runs[-1].stop == page and len(runs[-1]) < most:
+                runs[-1] = range(runs[-1].start, page + 1)
+            else:
+                runs.append(range(page, page + 1))
+        return runs
+
+    def memory_used(self) -> dict[str, int]:
+        """Give the bytes of the cache and of all counters."""
+        several = 0 if self._several is None else self._several.nbytes
+        counters = self._counts.nbytes + self._sketch.nbytes + several
+        return {"cache": self._cache.nbytes, "counters": counters}
+
+
+def _several(master: Master) -> npt.NDArray[np.bool_] | None:
+    """Tell which pages have several parts, None where none has."""
+    first = master.index.first_part
+    return None if first is None else np.diff(first, append=len(master.index.code)) > 1
+
+
+class _Period:
+    """What happened since memory was last weighed."""
+
+    def __init__(self, start: int = 0, pages: int = 0) -> None:
+        self.start, self.pages, self.missed = start, pages, 0
+
+
+def _values(
+    rows: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Give where the pairs of each window row begin, and how many they are."""
+    begin = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    return begin, np.diff(begin, append=len(rows))

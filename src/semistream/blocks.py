@@ -1,0 +1,153 @@
+"""Pages in memory, known by where their buffers lie: what compiled gathers take values from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.allocation import allocate
+from semistream.columns import is_in_place
+from semistream.plain import row_width
+from semistream.raw import buffer_offsets, gather_bits, gather_ends, gather_fixed, gather_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int32]
+    Rows = npt.NDArray[np.int64]
+
+__all__ = ["Blocks", "Column"]
+
+_CODES = 1  # the number of the buffer that holds a page's codes: the code column has no nulls
+_TEXTS: dict[pa.DataType, type[np.integer[Any]]] = {
+    pa.string(): np.int32,
+    pa.binary(): np.int32,
+    pa.large_string(): np.int64,
+    pa.large_binary(): np.int64,
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column to gather, and the lines of the directory that hold its buffers' offsets."""
+
+    kind: pa.DataType
+    lines: slice
+
+
+class Blocks:
+    """A directory of ``count`` pages: the address of each, and the offsets of its buffers.
+
+    Parameters
+    ----------
+    page
+        The schema of a page.
+    wanted
+        The names of the columns that are gathered.
+    count
+        How many pages there may be.
+    """
+
+    def __init__(self, page: pa.Schema, wanted: Iterable[str], count: int) -> None:
+        self.columns, numbers = _layout(page, wanted)
+        self.value_lines = np.array([column.lines.start + 1 for column in self.columns], np.int64)
+        """Of each column the line of ``offsets`` that has its values; validity is before it."""
+        self._numbers = np.array(numbers)
+        self.start = np.zeros(count, dtype=np.int64)
+        self.offsets = np.zeros((len(numbers), count), dtype=np.int32)
+
+    @staticmethod
+    def possible(wanted: pa.Schema) -> bool:
+        """Whether all columns are such as compiled loops can gather."""
+        return all(is_in_place(k) or k in _TEXTS or k == pa.bool_() for k in wanted.types)
+
+    @staticmethod
+    def cost(page: pa.Schema, wanted: Iterable[str]) -> int:
+        """Give the bytes that the directory takes for a page."""
+        return 8 + 4 * len(_layout(page, wanted)[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        return self.start.nbytes + self.offsets.nbytes
+
+    @property
+    def codes(self) -> Numbers:
+        """Where the codes of each page begin."""
+        codes: Numbers = self.offsets[0]
+        return codes
+
+    def note(self, block: int, address: int) -> None:
+        """Note a page, an Arrow message that begins at this address."""
+        self.start[block] = address
+        buffer_offsets(address, self._numbers, self.offsets[:, block])
+
+    def gather(self, column: Column, block: Numbers, position: Rows) -> pa.Array:
+        """Take a column's values at these positions of these pages."""
+        kind, offsets = column.kind, self.offsets[column.lines]
+        valid, nulls = self._valid(offsets[0], block, position)
+        if kind in _TEXTS:
+            buffers = self._texts(offsets, block, position, _TEXTS[kind])
+        elif kind == pa.bool_():
+            buffers = [pa.py_buffer(self._bits(offsets[1], block, position)[0])]
+        else:
+            width = row_width(kind) or 0
+            buffers = [allocate(len(block) * width)]
+            gather_fixed(self.start, offsets[1], block, position, width, buffers[0].address)
+        return pa.Array.from_buffers(kind, len(block), [valid, *buffers], nulls)
+
+    def _valid(
+        self, offset: Numbers, block: Numbers, position: Rows
+    ) -> tuple[pa.Buffer | None, int]:
+        """Give the validity of values, None where no page that was noted has nulls."""
+        if not offset.any():
+            return None, 0
+        bits, zeros = self._bits(offset, block, position)
+        return (pa.py_buffer(bits), zeros) if zeros else (None, 0)
+
+    def _bits(
+        self, offset: Numbers, block: Numbers, position: Rows
+    ) -> tuple[npt.NDArray[np.uint8], int]:
+        bits = np.zeros(-(-len(block) // 8), dtype=np.uint8)
+        return bits, gather_bits(self.start, offset, block, position, bits, 0)
+
+    def _texts(
+        self,
+        offsets: Numbers,
+        block: Numbers,
+        position: Rows,
+        bound: type[np.integer[Any]],
+    ) -> list[pa.Buffer]:
+        ends, wide = np.empty(len(block) + 1, dtype=bound), bound is np.int64
+        data = allocate(gather_ends(self.start, offsets[1], block, position, wide, ends))
+        where = (self.start, offsets[1], offsets[2], block, position, wide)
+        gather_texts(*where, data.address)
+        return [pa.py_buffer(ends), data]
+
+
+def _layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[int]]:
+    """Give the columns, and the numbers of their buffers in a page's message."""
+    counts = [_ipc_buffers(kind) for kind in page.types]
+    ends = np.cumsum(counts).tolist()
+    columns, numbers = [], [_CODES]
+    for name in wanted:
+        i = page.names.index(name)
+        columns.append(Column(page.types[i], slice(len(numbers), len(numbers) + counts[i])))
+        numbers += range(ends[i] - counts[i], ends[i])
+    return columns, numbers
+
+
+def _ipc_buffers(kind: pa.DataType) -> int:
+    """Give how many buffers a column has in an Arrow message (Columnar.rst of the format)."""
+    t = pa.types
+    below = sum(_ipc_buffers(kind.field(i).type) for i in range(kind.num_fields))
+    if t.is_null(kind):
+        return 0
+    if t.is_struct(kind) or t.is_fixed_size_list(kind) or t.is_union(kind):
+        return 1 + below
+    return (3 if kind in _TEXTS else 2) + below

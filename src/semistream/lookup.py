@@ -1,0 +1,112 @@
+"""Looking stream rows up in pages that lie in memory, many rows and pages in one compiled call.
+
+Where the operating system holds a mapped master's pages, a row need not wait for its page: it is
+there. A page's buffers are noted when the page is first asked for (and its checksum verified).
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistream.blocks import Blocks
+from semistream.gather import Gathered
+from semistream.raw import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from semistream.master import Master
+    from semistream.master.reader import PageReader
+    from semistream.output import Output
+    from semistream.window import Chunk
+
+__all__ = ["Lookup", "page_faults"]
+
+_SEVERAL = -1
+
+
+def page_faults() -> int:
+    """Give how often this thread has waited for a mapped page to be read from disk."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+
+
+class Lookup:
+    """Finds rows in the pages of a mapped master.
+
+    Parameters
+    ----------
+    master
+        The master, opened with ``read="mapped"``.
+    reader
+        Its reader.
+    wanted
+        The columns that are gathered.
+    output
+        Has room for what one call finds.
+    """
+
+    def __init__(
+        self, master: Master, reader: PageReader, wanted: Iterable[str], output: Output
+    ) -> None:
+        self._master, self._reader, self._output = master, reader, output
+        self._blocks = Blocks(master.page_schema, wanted, master.pages)
+        first = master.index.first_part
+        self._rows = master.index.rows if first is None else master.index.rows[first]
+        self._later = np.empty(0 if first is None else len(output.rows), dtype=np.int64)
+
+    @staticmethod
+    def cost(master: Master, wanted: Iterable[str], rows: int) -> int:
+        """Give the bytes of a directory of all pages, and of the indices of so many rows."""
+        return (4 + Blocks.cost(master.page_schema, wanted)) * master.pages + 8 * rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        return self._blocks.nbytes + self._rows.nbytes + self._later.nbytes
+
+    @property
+    def rows(self) -> int:
+        """How many rows may be looked up in one call."""
+        return len(self._output.rows)
+
+    def locate(
+        self, chunk: Chunk, at: tuple[int, int], once: bool, room: int
+    ) -> tuple[tuple[int, int], int, int, npt.NDArray[np.int64]]:
+        """Find rows of a chunk from ``at`` on; pairs and absent rows stand in the output's arrays.
+
+        Returns
+        -------
+        tuple
+            Where it stopped, how many pairs and how many absent rows there are, and which rows
+            belong to pages with several parts.
+        """
+        o, blocks, codes = self._output, self._blocks, self._master.index.page_code
+        out = (o.rows[:room], o.blocks, o.positions, o.absent, self._later)
+        state, page = (*at, 0, 0, 0), 0
+        while page >= 0:
+            state, page = locate(
+                chunk.codes, chunk.pages, codes, self._rows,
+                blocks.start, blocks.codes, state, once, out,
+            )  # fmt: skip
+            if page >= 0:
+                self._note(int(page))
+        row, position, found, missing, deferred = state
+        return (row, position), found, missing, self._later[:deferred].copy()
+
+    def _note(self, page: int) -> None:
+        parts = self._master.parts(page)
+        if len(parts) > 1:
+            self._blocks.codes[page] = _SEVERAL
+            return
+        (address,) = self._reader.addresses(parts)
+        self._blocks.note(page, address)
+
+    def gather(self, found: int) -> Gathered:
+        """Take the columns of the first ``found`` pairs."""
+        where = self._output.blocks[:found], self._output.positions[:found]
+        return Gathered.of([self._blocks.gather(c, *where) for c in self._blocks.columns])
