@@ -113,6 +113,7 @@ def test_bench_measures_stores_and_resumes(tmp_path):
             assert 0 < rate["memory_used"] <= cell["memory"]
             assert sum(rate["plan"].values()) <= cell["memory"]
             assert rate["answered"] > rate["pages_read"] > 0
+            assert rate["cpus"] > 0
     assert first["cells"][0]["resident"] == first["cells"][0]["pages_bytes"]
     again = call("bench", *small, "--share", 0.1, "--share", 0.2, "--resume", "--json")
     assert again.exit_code == 0, again.output

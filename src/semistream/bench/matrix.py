@@ -54,7 +54,7 @@ class Grid:
     reads: tuple[str, ...] = ("mapped", "direct")
     shares: tuple[float, ...] = (0.01, 0.05, 0.10, 0.20)
     """Budgets, as shares of the master's bytes."""
-    seconds: float = 0.2
+    seconds: float = 0.15
     """How long each sample takes."""
     rounds: int = 3
     """Samples; in each round every algorithm has its turn, so that noise hits all alike."""

@@ -40,18 +40,21 @@ class Run:
     def __init__(self, join: Join, batches: Iterator[pa.RecordBatch]) -> None:
         self.join = join
         self.most_used = 0
+        self._spent = self._worked = 0.0
         self._batches = batches
         self._results: Iterator[pa.RecordBatch] | None = None
 
     def step(self) -> float:
         """Do one step; give the seconds it took, the making of stream batches not counted."""
         batch = next(self._batches) if self._results is None else None
-        start = time.perf_counter()
+        start, working = time.perf_counter(), time.process_time()
         if batch is not None:
             self._results = self.join.offer(batch)
         assert self._results is not None  # noqa: S101 - for the type checker
         out = next(self._results, None)
         spent = time.perf_counter() - start
+        self._spent += spent
+        self._worked += time.process_time() - working
         if out is None:
             self._results = None
         self.most_used = max(self.most_used, self.join.memory_used.total)
@@ -108,12 +111,17 @@ class Run:
         return (self.join.metrics.answered - before) / spent
 
     def facts(self) -> dict[str, Any]:
-        """Give what a record keeps beside the samples."""
+        """Give what a record keeps beside the samples.
+
+        ``cpus`` is the processor time of all threads to the time of the clock: more than 1 tells
+        that others than the caller's thread worked too.
+        """
         metrics = self.join.metrics
         return {
             "answered": metrics.answered,
             "pages_read": metrics.pages_read,
             "cache_hits": metrics.cache_hits,
             "memory_used": self.most_used,
+            "cpus": round(self._worked / max(self._spent, 1e-9), 2),
             "plan": dict(self.join.plan.components),
         }
