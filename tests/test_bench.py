@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from semistream.algorithms import algorithms
 from semistream.bench.engines import ENGINES, RowFormat
 from semistream.bench.matrix import Cell, Grid, cell_of, take_rounds
 from semistream.bench.peers import Contest, PeerGrid, engine_at
+from semistream.bench.run import _LONGEST_FILL, Run
 from semistream.bench.show import between_marks, markdown
 from semistream.bench.store import read_record, write_record
 from semistream.bench.summary import candidate, ratio, spread, versus
@@ -68,6 +70,24 @@ def test_the_grid_has_every_cell_that_is_asked_for():
     assert "inlj" in grid.algorithms_of(Cell("1:1", 1.0, "direct", 0.2))
     assert "inlj" not in grid.algorithms_of(Cell("1:1", 0.5, "direct", 0.2))
     assert "moij" in grid.algorithms_of(Cell("m:n", 0.5, "direct", 0.2))
+
+
+@pytest.mark.parametrize("read", ["mapped", "direct"])
+@pytest.mark.parametrize("name", algorithms())
+def test_a_run_is_warm_and_counts_what_it_answers(name, read, tmp_path):
+    workload = SMALL_WORKLOADS[0]
+    feed = Feed.of(workload.stream(1.0), 2 * ROWS, 4_096)
+    master = open_master(workload.prepare(tmp_path, "4KB"), read)
+    join = Join(master, feed.schema, on="key", memory=workload.bytes // 10, algorithm=name)
+    run = Run(join, feed.forever())
+    start = time.perf_counter()
+    run.warm_up(0.0)
+    answered, rate = join.metrics.answered, run.sample(0.02)
+    assert join.metrics.answered > answered >= 0
+    assert 0 < rate <= join.metrics.answered / 0.02
+    facts = run.facts()
+    assert facts["pages_read"] or facts["looked_up"]
+    assert time.perf_counter() - start < _LONGEST_FILL  # filling did not run into its limit
 
 
 def test_rounds_begin_with_another_algorithm_each():

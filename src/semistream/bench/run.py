@@ -77,7 +77,7 @@ class Run:
         as caches still grow; all this for at most so many seconds. Filling is always done.
         """
         spent = 0.0
-        while not self.join.metrics.pages_read and spent < _LONGEST_FILL:
+        while not self._is_full() and spent < _LONGEST_FILL:
             spent += self.step()
         end, spent = self.join.metrics.answered + _SETTLED, self._turn_over(seconds)
         grown = 0
@@ -86,6 +86,11 @@ class Run:
         ):
             grown = self.most_used
             spent += self._turn_over(seconds - spent)
+
+    def _is_full(self) -> bool:
+        """Tell whether the window was full: pages are read then, unless rows never wait."""
+        metrics = self.join.metrics
+        return metrics.pages_read > 0 or metrics.answered > self.window_rows
 
     def _turn_over(self, seconds: float) -> float:
         """Answer as many rows as the window has; give the seconds it took."""
@@ -121,6 +126,7 @@ class Run:
             "answered": metrics.answered,
             "pages_read": metrics.pages_read,
             "cache_hits": metrics.cache_hits,
+            "looked_up": metrics.looked_up,
             "memory_used": self.most_used,
             "cpus": round(self._worked / max(self._spent, 1e-9), 2),
             "plan": dict(self.join.plan.components),
