@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,6 @@ __all__ = ["MemoryGroup", "NoGroupError", "memory_group"]
 
 _ROOT = Path("/sys/fs/cgroup")
 _LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
-_PEAK = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}
 
 
 class NoGroupError(SemistreamError):
@@ -40,12 +40,6 @@ class MemoryGroup:
         """Let the members have so many bytes together, the page cache they cause included."""
         (self.path / _LIMIT[self.version]).write_text(str(size))
 
-    @property
-    def peak(self) -> int:
-        """The most that the members had."""
-        file = self.path / _PEAK[self.version]
-        return int(file.read_text()) if file.exists() else -1
-
 
 @contextmanager
 def memory_group(name: str) -> Iterator[MemoryGroup]:
@@ -63,7 +57,20 @@ def memory_group(name: str) -> Iterator[MemoryGroup]:
             raise NoGroupError(msg)
         yield MemoryGroup(path, version)
     finally:
-        path.rmdir()
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a group; the kernel may need a moment to see that its last process has ended."""
+    for attempt in range(50):
+        try:
+            path.rmdir()
+        except OSError:
+            if attempt == 49:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _own_group() -> tuple[Path, int]:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +31,14 @@ from semistream.master import open_master
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from semistream.bench.cgroup import MemoryGroup
 
 __all__ = ["Confined", "ConfinedGrid", "drop_cached", "measure_confined"]
 
+_LONGEST = 60  # seconds for an answer: a process that only swaps pages in and out is given up
 _MOST_LEFT = 0.01  # of the pages, in the cache when the clock starts
 # The shell moves itself into the group and becomes the process: nothing is charged elsewhere.
 _ENTER = 'echo $$ > "$0" && exec "$@"'
@@ -108,8 +112,8 @@ def drop_cached(file: Path) -> int:
 
 
 def _sample(task: Confined, slack: int) -> dict[str, Any]:
-    """Take one sample in a process of its own; a process that was ended says so."""
-    with memory_group("semistream-bench") as group:
+    """Take one sample in a process of its own; one that was ended says why."""
+    with _clean_end(), memory_group("semistream-bench") as group:
         child = _start(task, group)
         try:
             return _converse(child, task, slack, group)
@@ -147,19 +151,40 @@ def _converse(
     child.stdin.flush()
     try:
         found = _answer(child)
-    except SemistreamError:
-        return {"own": own, "limit": limit, "killed": True}
-    return found | {"own": own, "limit": limit, "left_cached": left, "peak": group.peak}
+    except _EndedError as ended:
+        return {"own": own, "limit": limit, "left_cached": left, "ended": str(ended)}
+    return found | {"own": own, "limit": limit, "left_cached": left}
+
+
+class _EndedError(SemistreamError):
+    """A confined process gave no answer."""
 
 
 def _answer(child: subprocess.Popen[str]) -> dict[str, Any]:
     assert child.stdout is not None  # noqa: S101 - for the type checker
+    if not select.select([child.stdout], [], [], _LONGEST)[0]:
+        msg = f"no answer within {_LONGEST} s"
+        raise _EndedError(msg)
     line = child.stdout.readline()
     if not line:
-        msg = f"the confined process ended (exit code {child.wait()})"
-        raise SemistreamError(msg)
+        msg = f"exit code {child.wait()}"
+        raise _EndedError(msg)
     answer: dict[str, Any] = json.loads(line)
     return answer
+
+
+@contextmanager
+def _clean_end() -> Iterator[None]:
+    """Let SIGTERM end this process the way an exception does: the group is removed."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _pages_file(path: str) -> Path:
