@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test soak bench bench-build clean
+.PHONY: help setup lock check test soak bench bench-peers bench-confined bench-growth bench-drift bench-docs bench-build clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"semistream needs Python 3.11 or newer, {sys.executable} is {v.major}.{v.minor}; choose one with make PYTHON=/path/to/python")'
@@ -34,8 +35,23 @@ test: $(STAMP) ## every test and every documented example
 soak: $(STAMP) ## the property tests again, far longer
 	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest tests/test_stateful.py tests/test_properties.py
 
-bench: $(STAMP) ## tuples/s of every algorithm beside the in-memory bound
-	$(BIN)/semistream bench --output results/bench.json
+bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goes on where it stopped with RESUME=--resume
+	$(BIN)/semistream bench --output results/bench.json $(RESUME)
+
+bench-peers: $(STAMP) ## DuckDB, LMDB, RocksDB and SQLite beside ours, at the same memory
+	$(BIN)/semistream bench-peers --output results/peers.json
+
+bench-confined: $(STAMP) ## mapped reads in a memory cgroup of the budget, where the page cache can't help
+	$(BIN)/semistream bench-confined --output results/confined.json
+
+bench-growth: $(STAMP) ## masters of 2M to 20M rows, at 5 % of R and at 32 MB; a figure
+	$(BIN)/semistream bench-growth --output results/growth.json --figure docs/growth.svg
+
+bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a figure
+	$(BIN)/semistream bench-drift --output results/drift.json --figure docs/drift.svg
+
+bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
+	$(BIN)/semistream bench-show $(wildcard $(RECORDS)) --markdown docs/benchmarks.md
 
 bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/semistream bench-build --output results/build.json

@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-import semistream as ss
 from semistream.commands import app
 
 
@@ -44,17 +43,6 @@ def test_an_error_is_a_message_and_an_exit_code(products, tmp_path):
 
 def test_algorithms_are_listed():
     assert "moij" in json.loads(call("algorithms", "--json").output)
-
-
-def test_bench_measures_and_stores(tmp_path):
-    record = tmp_path / "bench.json"
-    small = ["--rows", 60_000, "--seconds", 0.02, "--rounds", 2, "--share", 0.1]
-    shown = call("bench", *small, "--output", record, "--data", tmp_path)
-    assert shown.exit_code == 0, shown.output
-    rates = json.loads(record.read_text())["rates"]
-    assert len(rates) == 2 * len(ss.algorithms())
-    assert all(len(rate["samples"]) == 2 and rate["median"] > 0 for rate in rates)
-    assert all(rate["memory_used"] <= rate["memory"] for rate in rates)
 
 
 def test_bench_build_reports_its_memory(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.errors import OptionError
-from semistream.workloads import Arrivals, Stream, Zipf, master_rows, master_table
+from semistream.workloads import Arrivals, Stream, Zipf, key_strings, master_rows, master_table
 
 DRAWS = 400_000
 
@@ -155,6 +155,46 @@ def test_absent_share(absent):
     assert (keys % 1000 == present).all()
 
 
+@pytest.mark.parametrize("stride", [2, 5])
+def test_absent_keys_lie_between_master_keys(stride):
+    stream = Stream(Zipf(1000), absent=0.2, stride=stride)
+    keys = table(stream, 100_000)["key"].to_numpy()
+    drawn = table(Stream(Zipf(1000)), 100_000)["key"].to_numpy()
+    assert (keys // stride == drawn).all()
+    assert set(keys % stride) == {0, 1}
+    assert np.mean(keys % stride) == pytest.approx(0.2, abs=0.005)
+    master = master_table(1000, stride=stride).read_all()["key"].to_numpy()
+    assert master.tolist() == list(range(0, 1000 * stride, stride))
+    assert (np.isin(keys, master) == (keys % stride == 0)).all()
+
+
+def test_string_keys_are_the_numbers_written_out():
+    stream = Stream(Zipf(1000), strings=True, stride=2, absent=0.1)
+    numbers = Stream(Zipf(1000), stride=2, absent=0.1)
+    assert next(stream.batches(100)).schema == stream.schema
+    written = key_strings(table(numbers, 5000)["key"].to_numpy())
+    assert table(stream, 5000)["key"].combine_chunks().equals(written)
+    master = master_table(1000, stride=2, strings=True).read_all()
+    plain = master_table(1000, stride=2).read_all()
+    assert master["key"].to_pylist() == [f"item-{key}" for key in range(0, 2000, 2)]
+    assert master.drop_columns("key").equals(plain.drop_columns("key"))
+
+
+@pytest.mark.parametrize("row_bytes", [17, 23, 33, 120, 1024])
+def test_variable_rows_have_their_width_in_the_mean(row_bytes):
+    master = master_table(5000, row_bytes=row_bytes, variable=True, duplicates=2).read_all()
+    fixed = master_table(5000, row_bytes=row_bytes, duplicates=2).read_all()
+    master.validate(full=True)
+    texts = master["description"].combine_chunks()
+    width = fixed["description"].type.byte_width
+    lengths = np.diff(np.frombuffer(texts.buffers()[1], np.int32)[: len(texts) + 1])
+    assert (lengths.min(), lengths.max()) == (0, 2 * width)
+    assert lengths.mean() == pytest.approx(width, rel=0.03)
+    assert master.drop_columns("description").equals(fixed.drop_columns("description"))
+    again = master_rows([7], 1, row_bytes, variable=True)
+    assert again.to_pylist() == master.slice(15, 1).to_pylist()
+
+
 def test_master_is_the_rows_of_its_keys():
     master = master_table(1000, row_bytes=61, duplicates=3, seed=9).read_all()
     key, number = np.divmod(np.arange(3000), 3)
@@ -255,6 +295,8 @@ def decay(counts: np.ndarray) -> float:
         (lambda: master_table(10, row_bytes=15), "row_bytes=15"),
         (lambda: master_table(10, duplicates=0), "duplicates=0"),
         (lambda: master_table(10, seed=0.5), "seed=0.5"),
+        (lambda: master_table(10, stride=0), "stride=0"),
+        (lambda: Stream(Zipf(2**40), stride=2), "stride=2"),
         (lambda: Arrivals(-1), "rate=-1"),
         (lambda: Arrivals(1, bias=0.4), "bias=0.4"),
         (lambda: Arrivals(1, bias=1), "bias=1"),

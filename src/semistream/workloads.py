@@ -1,17 +1,20 @@
 """Seeded, synthetic workloads: a skewed stream, the master it joins with, and its bursts.
 
-Master keys are ``0..keys-1``. The same arguments give the same rows, whatever the batch size.
+Master keys are ``0..keys-1``, or every ``stride``-th number, so that absent keys lie between
+them; or those numbers written out as strings. The same arguments give the same rows, whatever the
+batch size.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import exp, expm1, log, log1p
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numba import njit
 
 from semistream.errors import OptionError
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Columns = Mapping[str, NDArray[np.generic]]
 
-__all__ = ["Arrivals", "Stream", "Zipf", "master_rows", "master_table"]
+__all__ = ["Arrivals", "Stream", "Zipf", "key_strings", "master_rows", "master_table"]
 
 _MOST_KEYS, _MOST_ROWS, _MOST_BYTES = 2**40, 2**63 - 1, 2**20
 _BATCH_ROWS, _BATCH_BYTES = 65_536, 8 << 20
@@ -195,6 +198,18 @@ class Zipf:
         return checked
 
 
+def key_strings(keys: ArrayLike) -> pa.StringArray:
+    """Write keys as strings, as streams and masters with ``strings`` have them.
+
+    Examples
+    --------
+    >>> key_strings([7, 1200]).to_pylist()
+    ['item-7', 'item-1200']
+    """
+    numbers = pa.array(np.asarray(keys, np.int64)).cast(pa.string())
+    return pc.binary_join_element_wise("item-", numbers, "")
+
+
 def _schema(columns: Mapping[str, pa.DataType], filler: str, row_bytes: int) -> pa.Schema:
     """Take the first columns that fit into ``row_bytes``; ``filler`` gets what is left."""
     fields, room = [], row_bytes
@@ -206,11 +221,30 @@ def _schema(columns: Mapping[str, pa.DataType], filler: str, row_bytes: int) -> 
     return pa.schema([*fields, pa.field(filler, pa.binary(room))] if room else fields)
 
 
+def _with_string_key(schema: pa.Schema) -> pa.Schema:
+    return schema.set(0, pa.field("key", pa.string()))
+
+
 def _column(values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
     if pa.types.is_fixed_size_binary(kind):
         content = pa.py_buffer(np.ascontiguousarray(values[:, : kind.byte_width]))
         return pa.FixedSizeBinaryArray.from_buffers(kind, len(values), [None, content])
+    if pa.types.is_string(kind):
+        return key_strings(values)
     return pa.array(values.astype(kind.to_pandas_dtype(), copy=False))
+
+
+def _texts(words: Words, mean: int) -> pa.StringArray:
+    """Make a text of 0 to 2·``mean`` bytes from each row of words; the first is its length.
+
+    Its characters have six random bits each, of ASCII.
+    """
+    lengths = (words[:, 0] % np.uint64(2 * mean + 1)).astype(np.int32)
+    letters = (words[:, 1:].view(np.uint8) & 63) + 48
+    content = letters[np.arange(letters.shape[1]) < lengths[:, None]]
+    offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    buffers = pa.py_buffer(offsets), pa.py_buffer(content)
+    return pa.StringArray.from_buffers(len(lengths), *buffers)
 
 
 def _record_batch(schema: pa.Schema, values: Columns) -> pa.RecordBatch:
@@ -232,10 +266,15 @@ class Stream:
         The width of a row, from 8. Of the columns the first that fit are there; a ``filler`` of
         zeros takes what is left.
     absent
-        The share of rows that have no match. Such a row has a drawn key plus ``keys``, so it is
-        as skewed as the others and lies above all master keys.
+        The share of rows that have no match. Such a row has a drawn key plus 1, which is no master
+        key if ``stride`` is 2 or more: so it is as skewed as the others, and lies on their pages.
+        With a stride of 1 nothing lies between, and it is the drawn key plus ``keys``, above all.
     drift_at
         From this row on the hot keys are others: rank r gets the key that had rank r + keys/2.
+    stride
+        The distance of master keys, as `master_table` was given it.
+    strings
+        Whether keys are strings, see `key_strings`; ``row_bytes`` counts 8 for them.
 
     Examples
     --------
@@ -248,9 +287,12 @@ class Stream:
     row_bytes: int = 20
     absent: float = 0.0
     drift_at: int | None = None
+    stride: int = 1
+    strings: bool = False
 
     def __post_init__(self) -> None:
         _check("seed", self.seed, 0, _MOST_ROWS, "0 is the default")
+        _check_stride(self.stride, self.zipf.keys)
         _check("row_bytes", self.row_bytes, 8, _MOST_BYTES, "the key alone takes 8")
         _check("absent", self.absent, 0, 1, "it is a share, 0.05 is 5 percent", "a number")
         if self.drift_at is not None:
@@ -259,7 +301,8 @@ class Stream:
     @property
     def schema(self) -> pa.Schema:
         """The columns; their widths add up to ``row_bytes``."""
-        return _schema(_STREAM, "filler", self.row_bytes)
+        schema = _schema(_STREAM, "filler", self.row_bytes)
+        return _with_string_key(schema) if self.strings else schema
 
     def batches(self, rows: int | None, batch_rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Make the first ``rows`` rows, or go on forever if that is None.
@@ -276,8 +319,9 @@ class Stream:
 
     def _batch(self, sale: Ints, *rngs: np.random.Generator) -> pa.RecordBatch:
         hot, lost = rngs
-        key = self.zipf.key_of(self._drifted(self.zipf.ranks(sale.size, hot), sale))
-        key += self.zipf.keys * (lost.random(sale.size) < self.absent)
+        key = self.zipf.key_of(self._drifted(self.zipf.ranks(sale.size, hot), sale)) * self.stride
+        beside = 1 if self.stride > 1 else self.zipf.keys
+        key += beside * (lost.random(sale.size) < self.absent)
         filler = np.zeros((sale.size, self.row_bytes), np.uint8)
         values: Columns = {"key": key, "sale": sale, "quantity": sale % 10 + 1, "filler": filler}
         return _record_batch(self.schema, values)
@@ -289,14 +333,27 @@ class Stream:
         return np.asarray((ranks - 1 + shift) % self.zipf.keys + 1)
 
 
+def _check_stride(stride: int, keys: int) -> None:
+    _check("stride", stride, 1, _MOST_KEYS // keys, "2 leaves a gap behind every key")
+
+
 def master_rows(
-    keys: ArrayLike, duplicate: ArrayLike = 0, row_bytes: int = 120, seed: int = 0
+    keys: ArrayLike,
+    duplicate: ArrayLike = 0,
+    row_bytes: int = 120,
+    seed: int = 0,
+    *,
+    strings: bool = False,
+    variable: bool = False,
 ) -> pa.RecordBatch:
     """Make the master rows of these keys: a function of key, duplicate number and seed alone.
 
     The columns are ``key``, ``surrogate`` (another in each row), ``price``, ``vendor`` and
     ``category``; those that do not fit into ``row_bytes`` are left out, from the end. What is
     left of the width is ``description``, whose random bytes do not compress.
+
+    With ``strings`` the keys are strings, for which ``row_bytes`` counts 8. With ``variable`` the
+    description is a text of 0 to twice that width, so that ``row_bytes`` is the mean.
 
     Examples
     --------
@@ -307,7 +364,8 @@ def master_rows(
     _check("seed", seed, 0, _MOST_ROWS, "0 is the default")
     key, number = np.broadcast_arrays(np.atleast_1d(np.asarray(keys, np.int64)), duplicate)
     # A word for each column behind the key, and for each 8 bytes of the description.
-    salts = np.random.SeedSequence(seed).generate_state(max(5, -(-row_bytes // 8)), np.uint64)
+    count = max(5, -(-row_bytes // 8)) * (2 if variable else 1)
+    salts = np.random.SeedSequence(seed).generate_state(count, np.uint64)
     words = _hashes((key + number * _MOST_KEYS).astype(np.uint64), salts.astype(np.uint64))
     values = {
         "key": key,
@@ -317,13 +375,26 @@ def master_rows(
         "category": words[:, 3] % 100,
         "description": words[:, 4:].view(np.uint8),
     }
-    return _record_batch(_schema(_MASTER, "description", row_bytes), values)
+    schema = _schema(_MASTER, "description", row_bytes)
+    rows = _record_batch(_with_string_key(schema) if strings else schema, values)
+    last = schema.field(-1)
+    if not variable or last.name != "description":
+        return rows
+    texts = _texts(np.ascontiguousarray(words[:, 4:]), last.type.byte_width)
+    return rows.set_column(len(schema) - 1, last.name, texts)
 
 
 def master_table(
-    keys: int, row_bytes: int = 120, duplicates: int = 1, seed: int = 0
+    keys: int,
+    row_bytes: int = 120,
+    duplicates: int = 1,
+    seed: int = 0,
+    *,
+    stride: int = 1,
+    strings: bool = False,
+    variable: bool = False,
 ) -> pa.RecordBatchReader:
-    """Make the rows of keys 0..keys-1 in ascending key order, a batch at a time.
+    """Make the rows of keys 0, ``stride``, 2·``stride``, … in that order, a batch at a time.
 
     The ``duplicates`` rows of a key lie side by side, numbered from 0; `master_rows` says what
     is in them.
@@ -332,14 +403,17 @@ def master_table(
     --------
     >>> master_table(3, duplicates=2).read_all()["key"].to_pylist()
     [0, 0, 1, 1, 2, 2]
+    >>> master_table(3, stride=2).read_all()["key"].to_pylist()
+    [0, 2, 4]
     """
     _check("keys", keys, 1, _MOST_KEYS, "write 10**6, not 1e6")
     _check("duplicates", duplicates, 1, 2**20, "1 makes the key unique")
-    # The empty batch checks the other arguments now rather than at the first read.
-    schema = master_rows([], 0, row_bytes, seed).schema
+    _check_stride(stride, keys)
+    make = partial(master_rows, row_bytes=row_bytes, seed=seed, strings=strings, variable=variable)
+    schema = make([]).schema  # checks the other arguments now rather than at the first read
     end, step = keys * duplicates, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes)
     numbers = (np.arange(start, min(start + step, end)) for start in range(0, end, step))
-    batches = (master_rows(n // duplicates, n % duplicates, row_bytes, seed) for n in numbers)
+    batches = (make(n // duplicates * stride, n % duplicates) for n in numbers)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 

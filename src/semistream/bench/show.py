@@ -1,54 +1,62 @@
-"""Tables of results, from their records."""
+"""Drawing tables: in the terminal, and in a Markdown file between its marks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
+from rich.text import Text
 
-from semistream.units import format_bytes
+from semistream.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
-__all__ = ["rate_tables"]
+    from semistream.bench.tables import Sheet
 
-
-def rate_tables(record: dict[str, Any]) -> Iterator[Table]:
-    """Give one table for each way of reading: algorithms down, budgets across."""
-    for read in record["grid"]["reads"]:
-        yield _table(record, read)
+__all__ = ["between_marks", "markdown", "terminal_table"]
 
 
-def _table(record: dict[str, Any], read: str) -> Table:
-    grid = record["grid"]
-    rates = {(r["algorithm"], r["share"]): r for r in record["rates"] if r["read"] == read}
-    held = max((rate["resident"] for rate in rates.values()), default=0)
-    cached = {
-        "mapped": f"the operating system held {format_bytes(held)} of R",
-        "direct": "past the operating system's cache",
-    }
-    title = (
-        f"{read} reads, R = {grid['rows']:,} × {grid['row_bytes']} B, Zipf {grid['exponent']}, "
-        f"one thread; {cached[read]}"
-    )
-    table = Table(title=title, caption="thousand rows/s (spread) and share of the bound")
-    table.add_column("algorithm")
-    for share in grid["shares"]:
-        table.add_column(f"{share:.0%} of R", justify="right")
-    for name in grid["algorithms"]:
-        table.add_row(name, *(_cell(rates[name, share]) for share in grid["shares"]))
-    bounds = [rates[grid["algorithms"][0], share]["bound"] for share in grid["shares"]]
-    table.add_row("[dim]in memory (bound)[/]", *(f"[dim]{_spread(b)}[/]" for b in bounds))
+def terminal_table(sheet: Sheet) -> Table:
+    """Draw a sheet for the terminal."""
+    table = Table(title=sheet.title, caption=sheet.note)
+    for number, head in enumerate(sheet.heads):
+        table.add_column(head, justify="right" if number else "left")
+    for row in sheet.rows:
+        table.add_row(*(Text(text, "red" if text.startswith("✗") else "") for text in row))
     return table
 
 
-def _cell(rate: dict[str, Any]) -> str:
-    return f"{_spread(rate['samples'])} {rate['ratio']:>6.1%}"
+def markdown(sheets: Iterable[Sheet]) -> str:
+    """Write sheets as Markdown tables."""
+    return "\n\n".join(_markdown(sheet) for sheet in sheets)
 
 
-def _spread(samples: list[float]) -> str:
-    """Give the middle sample and the range of all, in thousands."""
-    ordered = sorted(samples)
-    middle = ordered[len(ordered) // 2]
-    return f"{middle / 1e3:,.0f} ({ordered[0] / 1e3:,.0f}–{ordered[-1] / 1e3:,.0f})"
+def _markdown(sheet: Sheet) -> str:
+    ruler = ["---", *["---:"] * (len(sheet.heads) - 1)]
+    lines = [_line(cells) for cells in (sheet.heads, ruler, *sheet.rows)]
+    table = "\n".join([f"**{sheet.title}**", "", *lines])
+    return f"{table}\n\n{sheet.note[:1].upper()}{sheet.note[1:]}." if sheet.note else table
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def between_marks(text: str, name: str, content: str) -> str:
+    """Put content between the marks of this name, in place of what is there.
+
+    Examples
+    --------
+    >>> print(between_marks("<!-- x --> old <!-- /x --> rest", "x", "new"))
+    <!-- x -->
+    new
+    <!-- /x --> rest
+    """
+    first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, found, rest = text.partition(first)
+    _, ended, after = rest.partition(last)
+    if not (found and ended):
+        msg = f"the file has no marks {first} and {last} between which the tables could go"
+        raise OptionError(msg)
+    return f"{before}{first}\n{content}\n{last}{after}"

@@ -1,0 +1,365 @@
+"""The commands that measure: ``semistream bench`` and its kin."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semistream.algorithms import algorithms as known_algorithms
+from semistream.bench.build import measure_build
+from semistream.bench.confined import ConfinedGrid, measure_confined
+from semistream.bench.drift import DriftGrid, measure_drift
+from semistream.bench.figure import draw
+from semistream.bench.growth import GrowthGrid, best_published, measure_growth
+from semistream.bench.machine import describe
+from semistream.bench.matrix import SLOW, Grid, cell_of, measure
+from semistream.bench.peers import PeerGrid, measure_peers
+from semistream.bench.show import between_marks, markdown, terminal_table
+from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.summary import candidate
+from semistream.bench.tables import sheets
+from semistream.bench.workload import WORKLOADS
+from semistream.errors import OptionError
+from semistream.terminal import AsJson, build_bar, console, errors, messages, progress_bar
+from semistream.units import format_bytes, parse_bytes
+
+__all__ = ["add_to"]
+
+Output = Annotated[Path | None, typer.Option(help="Write the record here, as JSON.")]
+Figure = Annotated[Path | None, typer.Option(help="Draw the record into this SVG file.")]
+Data = Annotated[Path, typer.Option(help="Where masters are kept between runs.")]
+Names = Annotated[
+    list[str] | None, typer.Option("--algorithm", help="Only this one; repeat it for several.")
+]
+_QUICK_EXPONENTS, _QUICK_SHARES = (1.0,), (0.01, 0.10)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("bench")(bench)
+    app.command("bench-build")(bench_build)
+    app.command("bench-peers")(bench_peers)
+    app.command("bench-confined")(bench_confined)
+    app.command("bench-growth")(bench_growth)
+    app.command("bench-drift")(bench_drift)
+    app.command("bench-show")(bench_show)
+
+
+def bench(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    rows: Annotated[int, typer.Option(help="Rows of the master, R.")] = 2_000_000,
+    algorithm: Names = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only this one, of {', '.join(w.name for w in WORKLOADS)}; repeat it."),
+    ] = None,
+    skew: Annotated[
+        list[float] | None, typer.Option(help="Only this Zipf exponent; repeat it.")
+    ] = None,
+    share: Annotated[
+        list[float] | None, typer.Option(help="Only this budget, as a share of R; repeat it.")
+    ] = None,
+    read: Annotated[list[str] | None, typer.Option(help="mapped or direct; repeat it.")] = None,
+    quick: Annotated[bool, typer.Option(help="Zipf 1 at 1 and 10 % only.")] = False,
+    resume: Annotated[
+        bool, typer.Option(help="Keep the cells that the output has, measure the others.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = Grid.seconds,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = Grid.rounds,
+    page_bytes: Annotated[str, typer.Option(help="The size of a page.")] = Grid.page_bytes,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure every algorithm at every budget, skew, way of reading and workload.
+
+    INLJ, a thousand times slower than the others, is in the 1:1 cells of Zipf 1 only. Beside all,
+    in the same rounds, the in-memory bound: Arrow's gather from all of R in memory. The record is
+    written after every cell, so that an interrupted run can be resumed.
+    """
+    with messages():
+        grid = Grid(
+            algorithms=tuple(algorithm or known_algorithms()),
+            workloads=tuple(w.of_rows(rows) for w in WORKLOADS if w.name in _workloads(workload)),
+            exponents=tuple(skew or (_QUICK_EXPONENTS if quick else Grid.exponents)),
+            shares=tuple(share or (_QUICK_SHARES if quick else Grid.shares)),
+            reads=tuple(read or Grid.reads),
+            seconds=seconds,
+            rounds=rounds,
+            page_bytes=page_bytes,
+            feed_rows=2 * rows,
+        )
+        record = _run_matrix(grid, output, resume, data)
+        _show(record, as_json)
+
+
+def _workloads(given: list[str] | None) -> list[str]:
+    names = [workload.name for workload in WORKLOADS]
+    for name in given or ():
+        if name not in names:
+            raise OptionError.unknown("workload", name, names)
+    return given or names
+
+
+def _run_matrix(grid: Grid, output: Path | None, resume: bool, data: Path) -> dict[str, Any]:
+    record = _begin(grid, output if resume else None)
+    have = {cell_of(cell) for cell in record["cells"]}
+    with progress_bar() as bar:
+        task = bar.add_task("", total=len(grid.cells), completed=len(have & set(grid.cells)))
+        for cell in measure(grid, data, have, lambda what: bar.update(task, description=what)):
+            record["cells"].append(cell)
+            bar.advance(task)
+            _store(record, output)
+    return record
+
+
+def _begin(grid: Grid, earlier: Path | None) -> dict[str, Any]:
+    """Make a record without cells, or take an earlier one with those that are as they would be."""
+    record: dict[str, Any] = {
+        "kind": "matrix",
+        "what": "service rate in stream rows a second, one thread",
+        "machine": describe(),
+        "grid": grid.as_dict(),
+        "cells": [],
+    }
+    if earlier is None or not earlier.exists():
+        return record
+    before = read_record(earlier)
+    for what in ("seconds", "rounds", "feed_rows", "page_bytes", "seed"):
+        if before["grid"][what] != record["grid"][what]:
+            msg = f"{earlier} was measured with {what}={before['grid'][what]}; resume with the same"
+            raise OptionError(msg)
+    if before["machine"]["source"] != record["machine"]["source"]:
+        msg = f"the code has changed since {earlier} was begun; measure all cells anew"
+        raise OptionError(msg)
+    resumed = [*before.get("resumed", []), datetime.now(UTC).isoformat(timespec="seconds")]
+    kept = [cell for cell in before["cells"] if _is_whole(cell, grid)]
+    return record | {"machine": before["machine"], "resumed": resumed, "cells": kept}
+
+
+def _is_whole(cell: dict[str, Any], grid: Grid) -> bool:
+    """Tell whether a cell has the algorithms that are asked for: they share its rounds."""
+    measured = {*cell["rates"], *cell.get("refused", {})}
+    return measured == set(grid.algorithms_of(cell_of(cell))) and cell_of(cell) in grid.cells
+
+
+def _store(record: dict[str, Any], output: Path | None) -> None:
+    if output is not None:
+        write_record(record, output)
+
+
+def _show(record: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(compact(record))
+        return
+    for sheet in sheets(record):
+        console.print(terminal_table(sheet))
+
+
+def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    rows: Annotated[int, typer.Option(help="Rows of the master for all stores.")] = 2_000_000,
+    large: Annotated[
+        int, typer.Option(help="Rows of a larger master, for DuckDB alone; 0 leaves it out.")
+    ] = 20_000_000,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="Only this store; repeat it for several.")
+    ] = None,
+    memory: Annotated[str, typer.Option(help="The budget, and the stores' own cache.")] = "64MB",
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = PeerGrid.seconds,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = PeerGrid.rounds,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure DuckDB, LMDB, RocksDB and SQLite beside ours: what an afternoon's work would give.
+
+    Each joins the stream chunk by chunk on one thread, with the master in a file of its own, and
+    gives the same columns as Arrow; that the rows are the same is checked before it is timed. What
+    each holds in memory is measured in a process of its own.
+    """
+    with messages():
+        names = tuple(engine or PeerGrid.engines)
+        for name in names:
+            if name not in PeerGrid.engines:
+                raise OptionError.unknown("engine", name, PeerGrid.engines)
+        small = PeerGrid(
+            candidate(known_algorithms()),
+            rows=rows,
+            engines=names,
+            memory=parse_bytes(memory),
+            chunks=tuple(sorted({min(chunk, rows) for chunk in PeerGrid.chunks})),
+            seconds=seconds,
+            rounds=rounds,
+        )
+        grids = [small]
+        if large and "duckdb" in names:
+            chunks = tuple(min(chunk, large) for chunk in PeerGrid.chunks)
+            grids.append(replace(small, rows=large, engines=("duckdb",), chunks=chunks))
+        with errors.status("") as status:
+            record = measure_peers(grids, data, status.update)
+        _store(record, output)
+        _show(record, as_json)
+
+
+def bench_confined(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    rows: Annotated[int, typer.Option(help="Rows of the master, R.")] = ConfinedGrid.rows,
+    algorithm: Names = None,
+    share: Annotated[
+        list[float] | None, typer.Option(help="A budget, as a share of R; repeat it.")
+    ] = None,
+    slack: Annotated[str, typer.Option(help="Memory beside own needs and budget.")] = "16MB",
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = 0.5,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = ConfinedGrid.rounds,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure mapped reads in a memory cgroup, where the page cache can't help.
+
+    Each sample is taken by a process inside a group that may have what the process needs anyway,
+    the budget, and some slack. It needs the right to make memory cgroups, of version 1 or 2;
+    without it there is a message and no record.
+    """
+    with messages():
+        grid = ConfinedGrid(
+            tuple(algorithm or (name for name in known_algorithms() if name not in SLOW)),
+            rows=rows,
+            shares=tuple(share or ConfinedGrid.shares),
+            slack=parse_bytes(slack, "slack"),
+            seconds=seconds,
+            rounds=rounds,
+        )
+        with progress_bar() as bar:
+            task = bar.add_task("", total=grid.samples + 1)
+            record = measure_confined(
+                grid, data, lambda what: bar.update(task, description=what, advance=1)
+            )
+        _store(record, output)
+        _show(record, as_json)
+
+
+def bench_growth(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    figure: Figure = None,
+    rows: Annotated[
+        list[int] | None, typer.Option(help="Rows of a master; repeat it for several.")
+    ] = None,
+    algorithm: Names = None,
+    matrix: Annotated[
+        Path, typer.Option(help="A record of `bench`, to choose the two best published ones by.")
+    ] = Path("results/bench.json"),
+    read: Annotated[list[str] | None, typer.Option(help="mapped or direct; repeat it.")] = None,
+    memory: Annotated[str, typer.Option(help="The constant budget.")] = "32MB",
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = 0.5,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = GrowthGrid.rounds,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a larger master costs: at 5 % of R, and at a constant budget.
+
+    Ours beside the two best published algorithms. Masters of up to 20M rows take 5 GB of disk.
+    """
+    with messages():
+        sizes = tuple(rows or GrowthGrid.rows)
+        grid = GrowthGrid(
+            tuple(algorithm or best_published(_earlier(matrix), known_algorithms())),
+            rows=sizes,
+            reads=tuple(read or GrowthGrid.reads),
+            memory=parse_bytes(memory),
+            seconds=seconds,
+            rounds=rounds,
+            feed_rows=min(GrowthGrid.feed_rows, 4 * max(sizes)),
+        )
+        record: dict[str, Any] = {}
+        with progress_bar() as bar:
+            task = bar.add_task("", total=grid.points)
+            for record in measure_growth(grid, data, lambda w: bar.update(task, description=w)):
+                bar.advance(task)
+                _store(record, output)
+        if figure is not None:
+            draw(record, figure)
+        _show(record, as_json)
+
+
+def _earlier(path: Path) -> dict[str, Any] | None:
+    """Give a record if there is one that this version can read."""
+    try:
+        return read_record(path)
+    except OptionError:
+        return None
+
+
+def bench_drift(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    figure: Figure = None,
+    rows: Annotated[int, typer.Option(help="Rows of the master, R.")] = DriftGrid.rows,
+    algorithm: Names = None,
+    read: Annotated[list[str] | None, typer.Option(help="mapped or direct; repeat it.")] = None,
+    repeats: Annotated[int, typer.Option(help="How often the stream is joined.")] = 3,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure how soon the rate is back at 90 % after the hot keys have changed."""
+    with messages():
+        names = algorithm or dict.fromkeys([candidate(known_algorithms()), "cachejoin"])
+        grid = DriftGrid(
+            tuple(names),
+            rows=rows,
+            reads=tuple(read or DriftGrid.reads),
+            before=rows,
+            after=2 * rows,
+            slice_rows=max(1, rows // 10),
+            repeats=repeats,
+        )
+        with progress_bar() as bar:
+            task = bar.add_task("", total=grid.runs + 1)
+            record = measure_drift(
+                grid, data, lambda what: bar.update(task, description=what, advance=1)
+            )
+        _store(record, output)
+        if figure is not None:
+            draw(record, figure)
+        _show(record, as_json)
+
+
+def bench_show(
+    record: Annotated[list[Path], typer.Argument(help="Records that were measured before.")],
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            "--markdown", help="Put the tables into this file, between <!-- KIND --> marks."
+        ),
+    ] = None,
+) -> None:
+    """Show records as tables, or put them into a Markdown file."""
+    with messages():
+        for path in record:
+            found = read_record(path)
+            if into is None:
+                _show(found, False)
+            else:
+                tables = markdown(sheets(found))
+                into.write_text(between_marks(into.read_text(), found["kind"], tables))
+
+
+def bench_build(
+    rows: Annotated[int, typer.Option(help="Rows of the master.")] = 20_000_000,
+    row_bytes: Annotated[int, typer.Option(help="Bytes of a row.")] = 120,
+    memory: Annotated[str, typer.Option(help="What sorting may use.")] = "1GB",
+    output: Output = None,
+) -> None:
+    """Build a large master from rows in scattered order, and show what it took."""
+    with messages(), tempfile.TemporaryDirectory(dir=".") as folder:
+        with build_bar() as progress:
+            record = measure_build(rows, row_bytes, memory, Path(folder) / "master", progress)
+        _store(record, output)
+        console.print(
+            f"{rows:,} rows × {row_bytes} B in {record['seconds']:.1f} s "
+            f"({record['rows_a_second']:,.0f} rows/s); memory={memory}, the process grew by "
+            f"{format_bytes(record['grown_bytes'])}; {record['pages']:,} pages verified",
+            highlight=False,
+        )

@@ -1,0 +1,133 @@
+"""One join under measurement: the time it takes, and what it answers in it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from semistream.join import Join
+
+__all__ = ["Run", "rounded"]
+
+_LONGEST_FILL = 10.0  # seconds in which any window is full
+_SETTLED = 250_000  # rows: at 1 % of R, caches change for that long after they are full
+_GROWTH = 1.02  # a cache that grew less than this in a turn is as good as full
+
+
+def rounded(value: float) -> int:
+    """Keep four digits: no sample is more exact than that.
+
+    Examples
+    --------
+    >>> rounded(1234567.8), rounded(17.2)
+    (1235000, 17)
+    """
+    return int(float(f"{value:.4g}"))
+
+
+class Run:
+    """A join that is fed batches, a step at a time.
+
+    A step ends with a joined batch or with the end of an offered one, whichever comes first; so a
+    sample of a slow algorithm need not last until a whole batch of the stream is answered.
+    """
+
+    def __init__(self, join: Join, batches: Iterator[pa.RecordBatch]) -> None:
+        self.join = join
+        self.most_used = 0
+        self._spent = self._worked = 0.0
+        self._batches = batches
+        self._results: Iterator[pa.RecordBatch] | None = None
+
+    def step(self) -> float:
+        """Do one step; give the seconds it took, the making of stream batches not counted."""
+        batch = next(self._batches) if self._results is None else None
+        start, working = time.perf_counter(), time.process_time()
+        if batch is not None:
+            self._results = self.join.offer(batch)
+        assert self._results is not None  # noqa: S101 - for the type checker
+        out = next(self._results, None)
+        spent = time.perf_counter() - start
+        self._spent += spent
+        self._worked += time.process_time() - working
+        if out is None:
+            self._results = None
+        self.most_used = max(self.most_used, self.join.memory_used.total)
+        return spent
+
+    @property
+    def is_within_batch(self) -> bool:
+        """Whether an offered batch is not yet taken in to its end."""
+        return self._results is not None
+
+    @property
+    def window_rows(self) -> int:
+        """How many rows wait when the window is full; some plans do not say, then those now."""
+        return int(self.join.plan.settings.get("window_rows", 0)) or max(1, self.join.waiting)
+
+    def warm_up(self, seconds: float) -> None:
+        """Fill the window, then let caches settle.
+
+        The window is turned over twice, `_SETTLED` rows are answered, and it goes on for as long
+        as caches still grow; all this for at most so many seconds. Filling is always done.
+        """
+        spent = 0.0
+        while not self._is_full() and spent < _LONGEST_FILL:
+            spent += self.step()
+        end, spent = self.join.metrics.answered + _SETTLED, self._turn_over(seconds)
+        grown = 0
+        while spent < seconds and (
+            self.join.metrics.answered < end or self.most_used > _GROWTH * grown
+        ):
+            grown = self.most_used
+            spent += self._turn_over(seconds - spent)
+
+    def _is_full(self) -> bool:
+        """Tell whether the window was full: pages are read then, unless rows never wait."""
+        metrics = self.join.metrics
+        return metrics.pages_read > 0 or metrics.answered > self.window_rows
+
+    def _turn_over(self, seconds: float) -> float:
+        """Answer as many rows as the window has; give the seconds it took."""
+        end, spent = self.join.metrics.answered + self.window_rows, 0.0
+        while self.join.metrics.answered < end and spent < seconds:
+            spent += self.step()
+        return spent
+
+    def sample(self, seconds: float) -> float:
+        """Give the rows answered in a second.
+
+        It lasts so many seconds, and until the window was turned over, for which it has three
+        times as long: rows are admitted by quarters of a window, and a shorter sample would catch
+        either the cheap rows that a cache answers or the dear ones that wait for pages.
+        """
+        before, spent = self.join.metrics.answered, 0.0
+        while spent < seconds:
+            spent += self.step()
+        left = self.window_rows - (self.join.metrics.answered - before)
+        end = self.join.metrics.answered + left
+        while self.join.metrics.answered < end and spent < 3 * seconds:
+            spent += self.step()
+        return (self.join.metrics.answered - before) / spent
+
+    def facts(self) -> dict[str, Any]:
+        """Give what a record keeps beside the samples.
+
+        ``cpus`` is the processor time of all threads to the time of the clock: more than 1 tells
+        that others than the caller's thread worked too.
+        """
+        metrics = self.join.metrics
+        return {
+            "answered": metrics.answered,
+            "pages_read": metrics.pages_read,
+            "cache_hits": metrics.cache_hits,
+            "looked_up": metrics.looked_up,
+            "memory_used": self.most_used,
+            "cpus": round(self._worked / max(self._spent, 1e-9), 2),
+            "plan": dict(self.join.plan.components),
+        }

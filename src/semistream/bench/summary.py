@@ -1,0 +1,72 @@
+"""What records say: medians, spreads and ratios, as pure functions of their content."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["LOST", "Spread", "Versus", "candidate", "ratio", "spread", "versus"]
+
+LOST = 0.97
+"""Below this share of the best other, a cell is lost."""
+
+
+class Spread(NamedTuple):
+    """The median of samples, and their range."""
+
+    middle: float
+    least: float
+    most: float
+
+
+class Versus(NamedTuple):
+    """One algorithm against the best of the others in a cell."""
+
+    rival: str
+    ratio: Spread
+
+    @property
+    def lost(self) -> bool:
+        """Whether the rival is ahead by more than may be noise."""
+        return self.ratio.middle < LOST
+
+
+def spread(samples: Iterable[float]) -> Spread:
+    """Give the median and the range.
+
+    Examples
+    --------
+    >>> spread([3, 1, 8])
+    Spread(middle=3, least=1, most=8)
+    """
+    ordered = sorted(samples)
+    return Spread(statistics.median(ordered), ordered[0], ordered[-1])
+
+
+def ratio(mine: Sequence[float], theirs: Sequence[float]) -> Spread:
+    """Give the ratio round by round: both sides of each were measured side by side.
+
+    Examples
+    --------
+    >>> ratio([2, 6, 4], [1, 2, 4])
+    Spread(middle=2.0, least=1.0, most=3.0)
+    """
+    return spread(a / b for a, b in zip(mine, theirs, strict=True))
+
+
+def candidate(names: Iterable[str]) -> str:
+    """Give the algorithm that is compared with all others: ours, or the default without it."""
+    return "adaptive" if "adaptive" in set(names) else "cachejoin"
+
+
+def versus(cell: Mapping[str, Any], name: str) -> Versus | None:
+    """Compare an algorithm with the one of the others that has the best median in a cell."""
+    rates = cell["rates"]
+    others = [other for other in rates if other != name]
+    if name not in rates or not others:
+        return None
+    rival = max(others, key=lambda other: statistics.median(rates[other]["samples"]))
+    return Versus(rival, ratio(rates[name]["samples"], rates[rival]["samples"]))

@@ -1,0 +1,61 @@
+"""What all commands share: consoles, error messages, progress bars."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from semistream.errors import SemistreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from semistream.master import Progress as BuildProgress
+
+__all__ = ["AsJson", "build_bar", "console", "errors", "messages", "progress_bar"]
+
+console = Console()
+errors = Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@contextmanager
+def messages() -> Iterator[None]:
+    """Turn our errors into a message and exit code 1."""
+    try:
+        yield
+    except SemistreamError as error:
+        errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def progress_bar() -> Progress:
+    """Give a bar with what is done, the time it took, and the time left."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    times = (
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    return Progress(*columns, *times, console=errors, transient=True, speed_estimate_period=600)
+
+
+@contextmanager
+def build_bar() -> Iterator[Callable[[BuildProgress], None]]:
+    """Show how far the build of a master is."""
+    with progress_bar() as bar:
+        task = bar.add_task("read", total=None)
+        yield lambda p: bar.update(task, description=p.phase, completed=p.rows, total=p.total)
