@@ -124,7 +124,7 @@ class Engine(Operator):
         largest = int(sizes.max())
         right = self.master.statistics.widest_row
         window = self.window.cost(1, largest)
-        output = self._output.row_bytes(largest, right) + 24 * len(self._output.rows)
+        output = self._output.row_bytes(largest, right) + self._output.scratch
         if window > self.least_capacity or output > self._output.capacity:
             msg = (
                 f"row {int(sizes.argmax())} of the batch takes {format_bytes(largest)}: with "
