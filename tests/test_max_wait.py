@@ -12,8 +12,8 @@ import pytest
 import semistream as ss
 from semistream.errors import OptionError
 from semistream.testing import Watched, case, reference_join, same_rows
+from variants import each_variant, each_waiting_variant
 
-ALGORITHMS = list(ss.algorithms())
 MAX_WAIT = 10.0
 CASES = ["zipf_0.0", "zipf_1.5", "giant_key", "giant_string_key", "string_and_date"]
 
@@ -65,10 +65,10 @@ def check_expected(watched, offered, name, how="left"):
 
 @pytest.mark.parametrize("gap", [1.0, 3.0, 25.0])
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_no_row_waits_longer_while_others_come(algorithm, name, gap, masters):
+@each_variant
+def test_no_row_waits_longer_while_others_come(algorithm, options, name, gap, masters):
     clock = Clock()
-    watched, rows = started(name, masters, algorithm, clock, max_wait=MAX_WAIT)
+    watched, rows = started(name, masters, algorithm, clock, max_wait=MAX_WAIT, **options)
     offered = []
     for batch in rows:
         offered.append(stamped(batch, clock.now))
@@ -83,21 +83,21 @@ def test_no_row_waits_longer_while_others_come(algorithm, name, gap, masters):
     check_expected(watched, offered, name)
 
 
-def slowed(load, clock):
-    def slow(part, count):
+def slowed(count, clock):
+    def slow(size):
         clock.now += 5.0
-        return load(part, count)
+        return count(size)
 
     return slow
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_no_row_waits_longer_when_reads_are_slow(algorithm, masters):
+@each_waiting_variant
+def test_no_row_waits_longer_when_reads_are_slow(algorithm, options, masters):
     clock = Clock()
-    watched, rows = started("zipf_0.0", masters, algorithm, clock, max_wait=MAX_WAIT)
+    watched, rows = started("zipf_0.0", masters, algorithm, clock, max_wait=MAX_WAIT, **options)
     operator = watched.join._operator
     for engine in getattr(operator, "nodes", [operator]):
-        engine.reader.load = slowed(engine.reader.load, clock)
+        engine.reader._count = slowed(engine.reader._count, clock)
     offered = []
     for batch in rows:
         offered.append(stamped(batch, clock.now))
@@ -109,21 +109,22 @@ def test_no_row_waits_longer_when_reads_are_slow(algorithm, masters):
     check_expected(watched, offered, "zipf_0.0")
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_waiting_variant
 @pytest.mark.parametrize("name", CASES)
-def test_rows_wait_at_all(algorithm, name, masters):
+def test_rows_wait_at_all(algorithm, options, name, masters):
     """Else the test above would say nothing."""
     clock = Clock()
-    watched, rows = started(name, masters, algorithm, clock, max_wait=MAX_WAIT)
+    watched, rows = started(name, masters, algorithm, clock, max_wait=MAX_WAIT, **options)
     watched.offer(stamped(rows[0], clock.now))
     assert watched.join.waiting
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_tick_serves_a_quiet_stream(algorithm, name, masters):
+@each_waiting_variant
+def test_tick_serves_a_quiet_stream(algorithm, options, name, masters):
     clock = Clock()
-    watched, rows = started(name, masters, algorithm, clock, max_wait=timedelta(seconds=MAX_WAIT))
+    options = {**options, "max_wait": timedelta(seconds=MAX_WAIT)}
+    watched, rows = started(name, masters, algorithm, clock, **options)
     offered = [stamped(batch, clock.now) for batch in rows[:2]]
     for batch in offered:
         watched.offer(batch)
@@ -144,10 +145,10 @@ def test_tick_serves_a_quiet_stream(algorithm, name, masters):
     check_expected(watched, offered, name)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_repeated_ticks_answer_everything_without_max_wait(algorithm, masters):
+@each_waiting_variant
+def test_repeated_ticks_answer_everything_without_max_wait(algorithm, options, masters):
     clock = Clock()
-    watched, rows = started("giant_string_key", masters, algorithm, clock)
+    watched, rows = started("giant_string_key", masters, algorithm, clock, **options)
     offered = [stamped(batch, clock.now) for batch in rows]
     for batch in offered:
         watched.offer(batch)
@@ -163,13 +164,13 @@ def test_repeated_ticks_answer_everything_without_max_wait(algorithm, masters):
     check_expected(watched, offered, "giant_string_key")
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_max_wait_of_a_resident_master(algorithm, masters):
+@each_variant
+def test_max_wait_of_a_resident_master(algorithm, options, masters):
     of = case("resident")
     clock = Clock()
     join = ss.Join(
         of.open(masters), of.stream_schema, on="key", memory=of.memory, algorithm=algorithm,
-        max_wait=1, clock=clock,
+        max_wait=1, clock=clock, **options,
     )  # fmt: skip
     watched = Watched(join)
     for batch in of.stream:

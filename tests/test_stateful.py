@@ -22,9 +22,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-import semistream as ss
 from semistream.errors import UnreadOutputError
 from semistream.testing import case, least_budget, reference_join, same_rows, start
+from variants import each_variant
 
 SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 SETTINGS = settings(
@@ -44,9 +44,9 @@ BATCHES = st.tuples(ROWS, st.sampled_from(["any", "one", "neighbours"]), st.inte
 class Joining(RuleBasedStateMachine):
     """A join under any order of calls; what comes out is compared at the end."""
 
-    def __init__(self, algorithm, folder):
+    def __init__(self, algorithm, options, folder):
         super().__init__()
-        self.algorithm, self.folder = algorithm, folder
+        self.algorithm, self.options, self.folder = algorithm, options, folder
         self.now = 0.0
         self.unread = False
         self.offered = []
@@ -62,11 +62,13 @@ class Joining(RuleBasedStateMachine):
     def open(self, name, how, read, tight, max_wait, filtered):
         self.case, self.how = replace(case(name), read=read, resident=None), how
         if tight:
-            least = least_budget(self.algorithm, self.case, how, self.folder, filter=filtered)
+            options = {**self.options, "filter": filtered}
+            least = least_budget(self.algorithm, self.case, how, self.folder, **options)
             roomy = 4096 if name == "variable_width" else 0  # for rows wider than the plan assumes
             self.case = replace(self.case, memory=least + roomy)
         self.pool = pa.Table.from_batches(self.case.stream).combine_chunks()
         options = {"max_wait": max_wait, "clock": lambda: self.now, "filter": filtered}
+        options |= self.options
         self.watched = start(self.algorithm, self.case, how, self.folder, **options)
         note(str(self.watched.join.plan))
 
@@ -146,6 +148,6 @@ def masters(tmp_path_factory):
     return tmp_path_factory.mktemp("masters")
 
 
-@pytest.mark.parametrize("algorithm", list(ss.algorithms()))
-def test_any_order_of_calls(algorithm, masters):
-    run_state_machine_as_test(lambda: Joining(algorithm, masters), settings=SETTINGS)
+@each_variant
+def test_any_order_of_calls(algorithm, options, masters):
+    run_state_machine_as_test(lambda: Joining(algorithm, options, masters), settings=SETTINGS)

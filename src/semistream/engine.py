@@ -124,7 +124,7 @@ class Engine(Operator):
         largest = int(sizes.max())
         right = self.master.statistics.widest_row
         window = self.window.cost(1, largest)
-        output = self._output.row_bytes(largest, right) + 24 * len(self._output.rows)
+        output = self._output.row_bytes(largest, right) + self._output.scratch
         if window > self.least_capacity or output > self._output.capacity:
             msg = (
                 f"row {int(sizes.argmax())} of the batch takes {format_bytes(largest)}: with "
@@ -202,16 +202,26 @@ class Engine(Operator):
         """Cut a batch into chunks of at most a quarter of the window, or of what can be output."""
         start = 0
         while start < batch.num_rows:
-            if self._at_once and self.lookup:
-                chunk = self._chunk(batch.slice(start, self.lookup.rows))
+            if self._at_once:
+                chunk = self._chunk(self._for_lookup(batch.slice(start)))
             else:
-                chunk = self._quarter(batch.slice(start))
+                chunk = self._chunk(self._quarter(batch.slice(start)))
+                chunk = self._with_pages(chunk, chunk.pages >= 0)
             start += len(chunk)
             self.metrics.rows_in += len(chunk)
             yield chunk
 
-    def _quarter(self, batch: pa.RecordBatch) -> Chunk:
-        """Give a chunk of the first rows that fill a quarter of the window."""
+    def _for_lookup(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Give the first rows, as many as are looked up in one call."""
+        assert self.lookup is not None  # noqa: S101 - for the type checker; see `_at_once`
+        batch = batch.slice(0, self.lookup.rows)
+        as_they_are = self.spec.plain_stream == self.spec.stream
+        if as_they_are and self.master.index.first_part is None:
+            return batch
+        return self._quarter(batch)  # rows are decoded, or may have to wait: both take memory
+
+    def _quarter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Give the first rows, as many as fill a quarter of the window."""
         cost, quarter = self.window.cost, self.window.capacity // 4
         count = max(1, cost.rows(quarter, cost.least))
         batch = batch.slice(0, count)
@@ -219,8 +229,7 @@ class Engine(Operator):
             each = cost.fixed + cost.factor * self._sizes(batch)
             count = max(1, int(np.searchsorted(np.cumsum(each), quarter, side="right")))
             batch = batch.slice(0, count)
-        chunk = self._chunk(batch)
-        return self._with_pages(chunk, chunk.pages >= 0)
+        return batch
 
     def _chunk(self, batch: pa.RecordBatch) -> Chunk:
         """Give rows with their codes; a page is 0 where there may be a match, else −1."""

@@ -54,9 +54,9 @@ class Pairs:
     right: Gathered | None = None
     """The master's columns, if there are matches."""
     absent: list[Rows] = field(default_factory=list)
+    found: int = 0
+    """How many matches there are."""
     bytes: float = 0.0
-    count: int = 0
-    """How many output rows that is."""
     lasting: bool = False
     """Whether the stream rows stay as they are, so that output may share their memory."""
 
@@ -258,10 +258,11 @@ class Output:
     def nbytes(self) -> int:
         """Bytes held now."""
         leaving = self.leaving.nbytes if self.leaving else 0
-        return self.pairs.nbytes + leaving + self._scratch
+        return self.pairs.nbytes + leaving + self.scratch
 
     @property
-    def _scratch(self) -> int:
+    def scratch(self) -> int:
+        """Bytes that kernels write to."""
         return 3 * self.rows.nbytes + self.blocks.nbytes
 
     def row_bytes(self, left: float, right: float) -> float:
@@ -270,8 +271,9 @@ class Output:
 
     def room(self, left: int, right: int) -> int:
         """Give how many more rows of these sizes may be collected; at least one, if none was."""
-        free = self.capacity - self._scratch - self.pairs.bytes
-        room = min(len(self.rows) - self.pairs.count, int(free / self.row_bytes(left, right)))
+        free = self.capacity - self.scratch - self.pairs.bytes
+        # The columns that are gathered have room for so many matches, however narrow.
+        room = min(len(self.rows) - self.pairs.found, int(free / self.row_bytes(left, right)))
         return room if self.pairs else max(1, room)
 
     def add(self, page: pa.RecordBatch, found: int, missing: int, sizes: tuple[int, int]) -> None:
@@ -294,9 +296,9 @@ class Output:
     def _collect(self, found: int, missing: int, sizes: tuple[int, int]) -> None:
         if found:
             self.pairs.rows.append(self.rows[:found].copy())
+            self.pairs.found += found
         if missing:
             self.pairs.absent.append(self.absent[:missing].copy())
-        self.pairs.count += found + missing
         self.pairs.bytes += (found + missing) * self.row_bytes(*sizes)
 
     def take(self) -> Pairs:

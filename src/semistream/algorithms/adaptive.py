@@ -50,7 +50,8 @@ class Adaptive(Algorithm):
     Parameters
     ----------
     at_once
-        Whether to look rows up at once: None lets page faults decide.
+        Whether to look rows up at once, where that is possible: on mapped pages, if the budget
+        holds a directory of them, and all columns are flat. None lets page faults decide.
 
     Notes
     -----
@@ -74,7 +75,7 @@ class Adaptive(Algorithm):
     @classmethod
     def plan(cls, task: Task, *, at_once: bool | None = None, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: pages in flight, output, look-up; cache and window divide the rest."""
-        if at_once not in {None, True, False}:
+        if at_once is not None and not isinstance(at_once, bool):
             raise OptionError.unknown("at_once", str(at_once), ("None", "True", "False"))
         for generous in (True, False):
             parts, settings = cls._components(task, at_once, generous)
@@ -90,7 +91,7 @@ class Adaptive(Algorithm):
     @classmethod
     def _components(
         cls, task: Task, at_once: bool | None, generous: bool
-    ) -> tuple[dict[str, int], dict[str, int]]:
+    ) -> tuple[dict[str, int], dict[str, int | bool]]:
         """Give all components but the window; a small budget has no look-up and reads one page."""
         page, master = max(1, task.page_bytes), task.spec.master
         pages = min(16, max(2, task.memory // 8 // page)) if generous else 1
@@ -110,7 +111,7 @@ class Adaptive(Algorithm):
             cost = Lookup.cost(master, wanted.names, rows)
             if cost <= task.memory // 4:
                 parts |= {"output": output, "lookup": cost}
-                settings["output_rows"] = rows
+                settings |= {"output_rows": rows} | ({"at_once": True} if at_once else {})
         each = 4 if master.index.first_part is None else 5
         parts |= {"counters": each * master.pages + max(8, task.memory // 32)}
         rest = task.memory - sum(parts.values())
@@ -133,10 +134,11 @@ class Adaptive(Algorithm):
         self._sketch = Sketch(max(8, engine.plan.memory // 32))
         self._threshold = self._floor = 1.0  # how often a row must have been asked for to be cached
         self._since = _Period()
-        self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS)
+        self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS - 1)
         self._hand = 0
         self._at_once = engine.lookup is not None
-        self._faults = self._faulted_pages = 0
+        self._forced = bool(settings.get("at_once"))
+        self._faults, self._faulted_pages = page_faults(), 0
 
     # -- what is answered before the window -------------------------------------------------
 
@@ -147,7 +149,7 @@ class Adaptive(Algorithm):
 
     def looked_up(self, rows: int, faults: int) -> None:
         """Use the window when looking up has to wait for the disk too often."""
-        if faults * _RARE > rows + _RARE:
+        if faults * _RARE > rows + _RARE and not self._forced:
             self._at_once = False
             self._faults, self._faulted_pages = page_faults(), self.engine.metrics.pages_read
 
@@ -156,7 +158,7 @@ class Adaptive(Algorithm):
         pages = self.engine.metrics.pages_read - self._faulted_pages
         if self.engine.lookup is not None and pages >= _RARE:
             faults = page_faults() - self._faults
-            self._at_once = 16 * faults < pages
+            self._at_once = self._forced or 16 * faults < pages
             self._faults += faults
             self._faulted_pages += pages
         return 0
@@ -291,7 +293,7 @@ class Adaptive(Algorithm):
         if self.engine.draining:
             return self._runs(np.flatnonzero(self._counts))
         wanted = self._fullest(max(1, len(window) // 4 - window.gone))
-        if len(self._sweeps) == _MOST_SWEEPS:
+        if len(self._sweeps) == self._sweeps.maxlen:
             old = window.arrived_by(self._sweeps[0])
             waiting = window.pages[:old][window.state[:old] == 0]
             wanted = np.union1d(wanted, waiting)

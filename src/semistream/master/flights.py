@@ -85,6 +85,7 @@ class Flights:
 def _work(jobs: SimpleQueue[_Flight[Any] | None]) -> None:
     while (flight := jobs.get()) is not None:
         flight.fly()
+        del flight  # its job may be what keeps these threads alive
 
 
 def _dismiss(jobs: SimpleQueue[_Flight[Any] | None], threads: int) -> None:

@@ -27,6 +27,17 @@ def variable_width() -> Case:
     return Case("variable_width", master, batches(stream), memory=80 * 1024)
 
 
+@register
+def uneven_pages() -> Case:
+    """Make the rows of some pages wide and those of others narrow; ask for the narrow first."""
+    texts = ["x" * (300 if i < _KEYS // 2 else i % 3) for i in range(_KEYS)]
+    numbers = pa.array(np.arange(_KEYS) * 7)
+    master = pa.table({"key": _DOUBLED, "n": numbers, "text": texts, "m": numbers})
+    keys = pa.concat_arrays([pick(_DOUBLED.slice(_KEYS // 2), _ROWS, 0.2), pick(_DOUBLED, _ROWS)])
+    stream = pa.record_batch({"key": keys, "sale": np.arange(2 * _ROWS)})
+    return Case("uneven_pages", master, batches(stream))
+
+
 def _nested(rows: int, seed: int) -> dict[str, pa.Array]:
     tags = pa.array(["red", "green", None, "blue"]).take(pa.array(np.arange(rows) % 4))
     words, lengths = text(rows, 12, seed), np.arange(rows) % 4

@@ -1,0 +1,486 @@
+"""ADAPTIVE: what it looks up, what it sweeps for, what it keeps, and what it promises."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections import Counter
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import semistream as ss
+from semistream import engine
+from semistream.algorithms import adaptive
+from semistream.algorithms.adaptive import Adaptive
+from semistream.errors import CorruptPageError, JoinFailedError, OptionError
+from semistream.master.flights import Flights
+from semistream.testing import Watched, reference_join, same_rows
+from semistream.workloads import Stream, Zipf, master_table
+
+KEYS = 8_000
+ROW = 100
+MEMORY = 256 * 1024
+PROPERTY = settings(max_examples=150, deadline=None, derandomize=True)
+WAYS = pytest.mark.parametrize("options", [{}, {"at_once": False}], ids=["at_once", "sweeping"])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("master")
+    ss.build_master(master_table(KEYS, ROW), folder, key="key", page_bytes="4KB")
+    return folder
+
+
+@pytest.fixture
+def mapped(path):
+    return ss.open_master(path)
+
+
+@pytest.fixture
+def direct(path):
+    return opened_direct(path)
+
+
+def opened_direct(path):
+    try:
+        return ss.open_master(path, "direct")
+    except ss.MasterError as error:
+        pytest.skip(str(error))
+
+
+def started(master, schema, **options):
+    options = {"memory": MEMORY, "algorithm": "adaptive", "on": "key"} | options
+    return Watched(ss.Join(master, schema, **options))
+
+
+def algorithm_of(watched) -> Adaptive:
+    return watched.join._operator.algorithm
+
+
+def rows_of(keys) -> pa.RecordBatch:
+    return pa.record_batch({"key": np.asarray(keys), "sale": np.arange(len(keys))})
+
+
+def expected(batches, how="inner", **table):
+    master = master_table(**({"keys": KEYS, "row_bytes": ROW} | table)).read_all()
+    return reference_join(pa.Table.from_batches(batches), master, on="key", how=how)
+
+
+# -- looked up at once --------------------------------------------------------------------------
+
+
+def test_matches_come_in_order_of_arrival_and_absent_rows_behind_them(mapped):
+    rng = np.random.default_rng(1)
+    stream = rows_of(rng.integers(-100, KEYS + 100, 9_000))
+    watched = started(mapped, stream.schema, how="left")
+    watched.offer(stream)
+    assert watched.join.waiting == 0
+    end = 0
+    for batch in watched.out:
+        matched = batch["price"].is_valid().to_numpy(zero_copy_only=False)
+        sales = batch["sale"].to_numpy()
+        assert (np.diff(matched.astype(int)) <= 0).all()
+        assert (np.diff(sales[matched]) > 0).all()
+        assert (np.diff(sales[~matched]) > 0).all()
+        assert sorted(sales) == list(range(end, end + len(sales)))
+        end += len(sales)
+    same_rows(watched.finish(), expected([stream], "left"))
+    assert watched.join.metrics.looked_up == 9_000
+
+
+def addresses(array: pa.Array) -> list[range]:
+    return [range(b.address, b.address + b.size) for b in array.buffers() if b is not None]
+
+
+def test_rows_that_all_match_once_share_the_memory_of_the_batch(mapped):
+    words = [f"word {i}" for i in range(5_000)]
+    stream = rows_of(np.arange(5_000)[::-1]).append_column("words", pa.array(words))
+    watched = started(mapped, stream.schema)
+    watched.offer(stream)
+    for name in ("key", "sale", "words"):
+        given = addresses(stream[name])
+        for batch in watched.out:
+            assert addresses(batch[name]) == given
+    same_rows(watched.finish(), expected([stream]))
+
+
+@pytest.mark.parametrize("keys", ["int", "text"])
+def test_output_never_shares_memory_with_the_window(keys, tmp_path):
+    """The window's rows move; whatever the caller keeps must not."""
+    table = master_table(KEYS, ROW).read_all()
+    if keys == "text":
+        table = table.set_column(0, "key", table["key"].cast(pa.string()))
+    master = ss.build_master(table, tmp_path, key="key", page_bytes="4KB")
+    rng = np.random.default_rng(2)
+    sale = np.arange(30_000)
+    drawn = pa.array(rng.integers(0, KEYS + 50, len(sale))).cast(table.schema.field("key").type)
+    words = pa.array([f"{i}" * 5 for i in range(100)]).take(pa.array(sale % 100))
+    columns = {"key": drawn, "sale": sale, "words": words, "flag": pa.array(sale % 3 == 0)}
+    stream = pa.record_batch(columns | {"nothing": pa.nulls(len(sale))})
+    watched = started(master, stream.schema, how="left", at_once=False)
+    window = watched.join._operator.window
+    for start in range(0, len(sale), 3_000):
+        for batch in watched.join.offer(stream.slice(start, 3_000)):
+            watched.out.append(batch)
+            held = [b for c in window.rows.columns for b in addresses(c)]
+            own = [b for c in batch.columns for b in addresses(c)]
+            assert not any(a.start < b.stop and b.start < a.stop for a in own for b in held)
+    same_rows(
+        watched.finish(),
+        reference_join(pa.Table.from_batches([stream]), table, on="key", how="left"),
+    )
+
+
+def faulty(monkeypatch):
+    """Page faults as the test says: ``each`` more at every look."""
+    state = SimpleNamespace(count=10**6, each=0)
+
+    def page_faults():
+        state.count += state.each
+        return state.count
+
+    monkeypatch.setattr(engine, "page_faults", page_faults)
+    monkeypatch.setattr(adaptive, "page_faults", page_faults)
+    return state
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_page_faults_switch_to_sweeps_and_back(how, mapped, monkeypatch):
+    faults = faulty(monkeypatch)
+    batches = list(Stream(Zipf(KEYS, 0.5), absent=0.1).batches(60_000, 2_000))
+    watched = started(mapped, batches[0].schema, how=how)
+    seen = []
+    for number, batch in enumerate(batches):
+        faults.each = 1_000 if 5 <= number < 15 else 0
+        before = watched.join.metrics
+        watched.offer(batch)
+        after = watched.join.metrics
+        seen.append((after.looked_up > before.looked_up, after.iterations > before.iterations))
+        assert after.rows_in - after.answered == watched.join.waiting
+    assert seen[:5] == [(True, False)] * 5  # pages lie in memory
+    assert seen[5][0]  # the first rows that have to wait for the disk …
+    assert not any(looked_up for looked_up, _ in seen[7:15])  # … are the last
+    assert any(swept for _, swept in seen[7:15])
+    assert seen[-1] == (True, False)  # pages lie in memory again
+    assert watched.join.waiting == 0
+    table = master_table(KEYS, ROW).read_all()
+    same_rows(
+        watched.finish(), reference_join(pa.Table.from_batches(batches), table, on="key", how=how)
+    )
+
+
+def test_at_once_true_looks_up_whatever_it_costs(mapped, monkeypatch):
+    faulty(monkeypatch).each = 10**6
+    stream = rows_of(np.arange(KEYS))
+    watched = started(mapped, stream.schema, at_once=True)
+    for start in range(0, KEYS, 500):
+        watched.offer(stream.slice(start, 500))
+    assert watched.join.metrics.looked_up == KEYS
+    same_rows(watched.finish(), expected([stream]))
+
+
+@pytest.mark.parametrize("wrong", [0, 1, "yes", [], np.True_])
+def test_impossible_at_once(wrong, mapped):
+    with pytest.raises(OptionError, match="at_once"):
+        started(mapped, rows_of([1]).schema, at_once=wrong)
+
+
+@pytest.mark.parametrize("memory", ["64KB", "256KB"])
+@pytest.mark.parametrize("how", ["semi", "left"])
+def test_more_rows_than_the_window_holds_ask_for_a_value_of_several_parts(memory, how, tmp_path):
+    """They cannot be looked up; their number must not be more than may wait."""
+    keys = np.concatenate([np.arange(20_000), np.full(1_000, 500)])
+    table = pa.table({"key": keys, "value": np.arange(len(keys))})
+    master = ss.build_master(table, tmp_path, key="key", page_bytes="4KB")
+    rows = 3_000 if how == "semi" else 60
+    stream = rows_of(np.full(rows, 500)).append_column("text", pa.array(["x" * 300] * rows))
+    watched = started(master, stream.schema, memory=memory, how=how)
+    assert watched.join._operator.lookup is not None
+    watched.offer(stream)
+    same_rows(
+        watched.finish(), reference_join(pa.Table.from_batches([stream]), table, on="key", how=how)
+    )
+
+
+def test_dictionaries_are_decoded_a_few_rows_at_a_time(mapped):
+    """A batch of some kilobytes may hide a gigabyte; see `test_budget` for the process."""
+    index = pa.array(np.zeros(5_000, dtype=np.int8))
+    word = pa.DictionaryArray.from_arrays(index, pa.array(["w" * 1_000]))
+    stream = rows_of(np.arange(5_000)).append_column("word", word)
+    watched = started(mapped, stream.schema)
+    plain, largest = watched.join._operator._plain, []
+
+    def measured(batch):
+        largest.append(plain(batch).nbytes)
+        return plain(batch)
+
+    watched.join._operator._plain = measured
+    watched.read(watched.join.offer(stream), most=20)
+    assert watched.join._operator.lookup is not None
+    assert max(largest) < MEMORY
+
+
+# -- sweeps -------------------------------------------------------------------------------------
+
+
+def swept(watched):
+    """Count, for each row by its sale, the sweeps that it has waited for; and keep the choices."""
+    of, window = algorithm_of(watched), watched.join._operator.window
+    next_runs, waited, choices = of.next_runs, Counter(), []
+
+    def counted():
+        waiting = window.rows["sale"].to_numpy()[window.state == 0]
+        waited.update(waiting.tolist())
+        counts = np.bincount(window.pages[window.state == 0], minlength=len(of._counts))
+        runs = next_runs()
+        choices.append((counts, runs))
+        return runs
+
+    of.next_runs = counted
+    return waited, choices
+
+
+def adversarial(rows):
+    """Keys of the first third, at random, and every 100th of a page behind, another each time."""
+    keys = np.random.default_rng(3).integers(0, KEYS // 3, rows)
+    cold = np.arange(0, rows, 100)
+    keys[cold] = KEYS // 3 + (cold // 100 * 41) % (KEYS * 2 // 3)
+    return keys
+
+
+@pytest.mark.parametrize("batch", [100, 7_000])
+@pytest.mark.parametrize("read", ["mapped", "direct"])
+def test_no_row_waits_for_more_than_16_sweeps(read, batch, path):
+    master = ss.open_master(path) if read == "mapped" else opened_direct(path)
+    stream = rows_of(adversarial(60_000))
+    watched = started(master, stream.schema, at_once=False)
+    waited, choices = swept(watched)
+    for start in range(0, stream.num_rows, batch):
+        watched.offer(stream.slice(start, batch))
+    assert len(choices) > 40
+    assert max(waited.values()) == 16  # some rows wait until then: the stream is adversarial
+    same_rows(watched.finish(), expected([stream]))
+
+
+def test_a_sweep_brings_the_fullest_pages_and_frees_a_quarter(mapped):
+    stream = rows_of(Zipf(KEYS, 0.7).sample(20_000, np.random.default_rng(4)))
+    watched = started(mapped, stream.schema, at_once=False)
+    window, (_, choices) = watched.join._operator.window, swept(watched)
+    sizes = []
+    iterate = watched.join._operator._iterate
+
+    def iterated():
+        before = window.gone
+        yield from iterate()
+        sizes.append((len(window), before, window.gone))
+
+    watched.join._operator._iterate = iterated
+    watched.offer(stream)
+    for held, before, gone in sizes:
+        assert gone >= min(held, max(1, held // 4 - before))
+    some = 0
+    for counts, runs in choices[:15]:  # no row is old enough to be brought for its age
+        chosen = [page for run in runs for page in run]
+        assert chosen == sorted(set(chosen))
+        rest = np.delete(counts, chosen)
+        assert counts[chosen].min() >= rest.max(initial=0)
+        some += len(rest[rest > 0]) > 0
+    assert some
+
+
+@PROPERTY
+@given(
+    counts=st.lists(st.integers(0, 12) | st.integers(0, 3), min_size=1, max_size=60),
+    rows=st.lists(st.integers(1, 80), min_size=1, max_size=4),
+)
+def test_the_fullest_pages(counts, rows):
+    of = object.__new__(Adaptive)
+    of._counts, of._hand = np.array(counts, dtype=np.int32), 0
+    for wanted in rows:
+        if not any(counts):
+            break
+        chosen = of._fullest(wanted)
+        assert chosen.tolist() == sorted(set(chosen.tolist()))
+        inside, outside = of._counts[chosen], np.delete(of._counts, chosen)
+        assert inside.min() > 0
+        assert inside.sum() >= min(wanted, sum(counts))
+        assert inside.min() >= outside.max(initial=0)
+        assert inside.sum() - inside.min() < wanted  # and no more than it takes
+
+
+def test_of_pages_equally_full_none_is_passed_over():
+    of = object.__new__(Adaptive)
+    of._counts, of._hand = np.full(10, 2, dtype=np.int32), 0
+    chosen = [of._fullest(6).tolist() for _ in range(4)]
+    assert chosen == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 1, 9]]
+
+
+@PROPERTY
+@given(pages=st.sets(st.integers(0, 60)), most=st.integers(1, 5))
+def test_runs_are_neighbours(pages, most):
+    of = object.__new__(Adaptive)
+    of.engine = SimpleNamespace(plan=SimpleNamespace(settings={"run_pages": most}))
+    runs = of._runs(np.array(sorted(pages), dtype=np.int64))
+    assert [page for run in runs for page in run] == sorted(pages)
+    assert all(1 <= len(run) <= most for run in runs)
+    for a, b in pairwise(runs):
+        assert a.stop < b.start or len(a) == most
+
+
+# -- direct reads -------------------------------------------------------------------------------
+
+
+def damage(path, page):
+    master = ss.open_master(path)
+    with master.pages_file.path.open("r+b") as file:
+        file.seek(int(master.index.offset[page]) + 700)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("way", ["direct", "mapped", "at_once"])
+def test_a_damaged_page_ends_the_join(way, tmp_path):
+    ss.build_master(master_table(KEYS, ROW), tmp_path, key="key", page_bytes="4KB")
+    damage(tmp_path, 90)
+    master = opened_direct(tmp_path) if way == "direct" else ss.open_master(tmp_path)
+    stream = rows_of(np.random.default_rng(5).permutation(KEYS))
+    watched = started(master, stream.schema, at_once=way == "at_once")
+
+    def run():
+        for start in range(0, KEYS, 1_000):
+            watched.offer(stream.slice(start, 1_000))
+        watched.finish()
+
+    with pytest.raises(CorruptPageError, match="page 90"):
+        run()
+    for call in (watched.join.drain, watched.join.tick, lambda: watched.join.offer(stream)):
+        with pytest.raises(JoinFailedError, match="page 90"):
+            call()
+
+
+def test_an_iteration_broken_off_amid_a_sweep_loses_nothing(direct):
+    stream = rows_of(np.random.default_rng(6).integers(0, KEYS, 12_000))
+    watched = started(direct, stream.schema)
+    broken = 0
+    for start in range(0, stream.num_rows, 2_000):
+        results = watched.join.offer(stream.slice(start, 2_000))
+        watched.read(results, most=1)
+        reads = watched.join.metrics.reads
+        del results
+        gc.collect()
+        watched.read(watched.join.tick())
+        broken += reads > 0 and watched.join.metrics.reads > reads
+    assert broken
+    same_rows(watched.finish(), expected([stream]))
+
+
+def reading_threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name == "semistream-reads"]
+
+
+def check_no_threads() -> None:
+    gc.collect()
+    for thread in reading_threads():  # those told to end need a moment
+        thread.join(timeout=60)
+    assert not reading_threads()
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_threads_end_with_their_join(broken_off, direct):
+    check_no_threads()
+    stream = rows_of(np.random.default_rng(7).integers(0, KEYS // 4, 4_000))
+    for _ in range(50):
+        watched = started(direct, stream.schema)
+        watched.read(watched.join.offer(stream), most=1)
+        if not broken_off:
+            watched.finish()
+    assert reading_threads()
+    del watched
+    check_no_threads()
+
+
+def test_jobs_in_flight_end_before_an_error_comes_out():
+    """They write into memory that is used again, or given back."""
+    landed, release = [], threading.Event()
+
+    def slow(number):
+        release.wait(60)
+        landed.append(number)
+        return number
+
+    def fails():
+        release.set()
+        raise ValueError("no")
+
+    jobs = [fails, *(lambda n=n: slow(n) for n in range(3))]
+    with pytest.raises(ValueError, match="no"):
+        list(Flights(3).results(jobs, ahead=4))
+    assert sorted(landed) == [0, 1, 2]
+
+
+@PROPERTY
+@given(jobs=st.integers(0, 30), ahead=st.integers(1, 6), threads=st.integers(1, 4))
+def test_flights_keep_their_order_and_their_distance(jobs, ahead, threads):
+    begun = []
+
+    def job(number):
+        begun.append(number)
+        return number
+
+    taken = 0
+    for number in Flights(threads).results((lambda n=n: job(n) for n in range(jobs)), ahead):
+        assert number == taken
+        assert max(begun) <= taken + ahead
+        taken += 1
+    assert taken == jobs
+
+
+@pytest.mark.parametrize("read", ["mapped", "direct"])
+def test_two_joins_on_one_master_in_turn(read, path):
+    master = ss.open_master(path) if read == "mapped" else opened_direct(path)
+    streams = [rows_of(np.random.default_rng(s).integers(0, KEYS, 8_000)) for s in (8, 9)]
+    joins = [
+        started(master, s.schema, at_once=a) for s, a in zip(streams, (None, False), strict=True)
+    ]
+    results = [None, None]
+    for start in range(0, 8_000, 2_000):
+        for i, (watched, stream) in enumerate(zip(joins, streams, strict=True)):
+            results[i] = watched.join.offer(stream.slice(start, 2_000))
+        while any(r is not None for r in results):
+            for i, watched in enumerate(joins):
+                batch = next(results[i], None) if results[i] is not None else None
+                if batch is None:
+                    results[i] = None
+                else:
+                    watched._keep(batch)
+    for watched, stream in zip(joins, streams, strict=True):
+        same_rows(watched.finish(), expected([stream]))
+
+
+@pytest.mark.parametrize("read", ["mapped", "direct"])
+def test_joins_on_one_master_in_several_threads(read, path):
+    master = ss.open_master(path) if read == "mapped" else opened_direct(path)
+    streams = [rows_of(np.random.default_rng(s).integers(0, KEYS, 8_000)) for s in range(4)]
+    found = {}
+
+    def run(number):
+        watched = started(master, streams[number].schema, at_once=None if number % 2 else False)
+        for start in range(0, 8_000, 2_000):
+            watched.offer(streams[number].slice(start, 2_000))
+        found[number] = watched.finish()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, stream in enumerate(streams):
+        same_rows(found[number], expected([stream]))
