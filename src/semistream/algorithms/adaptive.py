@@ -36,6 +36,7 @@ _PAGE_COST = 300  # rows that are answered in the time that a page takes: 40 to 
 _STAGING = 16  # this part of the divided memory holds rows on their way into the cache
 _LARGEST_OUTPUT = 8 << 20
 _MOST_COUNTED = 254  # by the sketch; a key that was asked for more often may always enter
+_HELD = 0.98  # of the master must lie in memory for rows to be looked up
 _RARE = 256  # rows for which one wait for the disk is rare enough
 
 
@@ -136,9 +137,9 @@ class Adaptive(Algorithm):
         self._since = _Period()
         self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS - 1)
         self._hand = 0
-        self._at_once = engine.lookup is not None
         self._forced = bool(settings.get("at_once"))
-        self._faults, self._faulted_pages = page_faults(), 0
+        self._faults, self._seen_pages, self._patience = page_faults(), 0, _RARE
+        self._at_once = engine.lookup is not None and self._in_memory()
 
     # -- what is answered before the window -------------------------------------------------
 
@@ -147,20 +148,23 @@ class Adaptive(Algorithm):
         """Whether pages lie in memory, as far as is known."""
         return self._at_once
 
+    def _in_memory(self) -> bool:
+        return self._forced or self.engine.reader.held() >= _HELD
+
     def looked_up(self, rows: int, faults: int) -> None:
         """Use the window when looking up has to wait for the disk too often."""
         if faults * _RARE > rows + _RARE and not self._forced:
-            self._at_once = False
-            self._faults, self._faulted_pages = page_faults(), self.engine.metrics.pages_read
+            self._at_once, self._patience = False, 2 * self._patience
+            self._faults, self._seen_pages = page_faults(), self.engine.metrics.pages_read
 
     def iterated(self) -> int:
-        """Look rows up again when sweeps no longer wait for the disk."""
-        pages = self.engine.metrics.pages_read - self._faulted_pages
-        if self.engine.lookup is not None and pages >= _RARE:
+        """Look rows up again when pages lie in memory, and sweeps do not wait for the disk."""
+        pages = self.engine.metrics.pages_read - self._seen_pages
+        if self.engine.lookup is not None and pages >= self._patience:
             faults = page_faults() - self._faults
-            self._at_once = self._forced or 16 * faults < pages
+            self._at_once = 16 * faults < pages and self._in_memory()
             self._faults += faults
-            self._faulted_pages += pages
+            self._seen_pages += pages
         return 0
 
     @property

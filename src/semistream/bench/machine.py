@@ -11,6 +11,8 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
+from semistream.master.files import held_pages
+
 __all__ = ["anonymous_bytes", "describe", "resident_bytes", "source_hash"]
 
 
@@ -58,9 +60,6 @@ def resident_bytes(path: Path) -> int:
     if not size:
         return 0
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE) as data:
-        pages = -(-size // mmap.PAGESIZE)
-        held = (ctypes.c_ubyte * pages)()
-        start = ctypes.addressof(ctypes.c_char.from_buffer(data))
-        libc = ctypes.CDLL(None, use_errno=True)
-        failed = libc.mincore(ctypes.c_void_p(start), ctypes.c_size_t(size), held)
-    return -1 if failed else sum(page & 1 for page in bytes(held)) * mmap.PAGESIZE
+        address = ctypes.addressof(ctypes.c_char.from_buffer(data))
+        pages = held_pages(address, size)
+    return pages if pages < 0 else pages * mmap.PAGESIZE

@@ -8,6 +8,7 @@ has opened a file, or is about to, reads what was written with the manifest that
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -149,6 +150,13 @@ def _locked(folder: Path) -> int:
         if os.fstat(handle).st_nlink:
             return handle
         os.close(handle)  # likewise removed, before it was ours
+
+
+def held_pages(address: int, size: int) -> int:
+    """Give how many pages of mapped memory the operating system holds; −1 if it does not tell."""
+    held = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    failed = ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), held)
+    return -1 if failed else sum(page & 1 for page in bytes(held))
 
 
 class ReadFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from abc import ABC, abstractmethod
 from functools import cached_property, partial
@@ -13,12 +14,11 @@ import pyarrow as pa
 
 from semistream.allocation import private_memory
 from semistream.errors import CorruptPageError, MasterError, OptionError
-from semistream.master.files import ReadFile
+from semistream.master.files import ReadFile, held_pages
 from semistream.master.flights import Flights
 from semistream.master.format import aligned, checksum
 
 if TYPE_CHECKING:
-    import mmap
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
@@ -28,6 +28,8 @@ __all__ = ["PageReader", "reader_kind"]
 
 
 _MOST_THREADS = 4
+_AHEAD = 4  # runs that the operating system is told of before they are wanted
+_SAMPLE = 64  # parts
 
 
 class PageReader(ABC):
@@ -56,6 +58,10 @@ class PageReader(ABC):
     def nbytes(self) -> int:
         """Bytes that the disk buffer holds now."""
 
+    def held(self) -> float:
+        """Give the share of the master that lies in memory, as far as a sample tells."""
+        return 0.0
+
     @abstractmethod
     def _fetch(self, start: int, length: int) -> pa.Buffer:
         """Give the bytes of the pages file from ``start`` on, in one read."""
@@ -74,11 +80,12 @@ class PageReader(ABC):
 
         Each step gives where the parts of a run lie, until the next step.
         """
-        for run, after in zip_longest(runs, runs[1:]):
-            addresses = self.addresses(run)
+        for run in runs[:_AHEAD]:
+            self._file.expect(*self._place(run))
+        for run, after in zip_longest(runs, runs[_AHEAD:]):
             if after is not None:
                 self._file.expect(*self._place(after))
-            yield addresses
+            yield self.addresses(run)
 
     def _contents(self, parts: range) -> list[pa.Buffer]:
         start, size = self._place(parts)
@@ -127,6 +134,15 @@ class _MappedReader(PageReader):
     def nbytes(self) -> int:
         # Mapped pages are the operating system's; they are counted as if they were ours.
         return self._current + self._verified.nbytes
+
+    def held(self) -> float:
+        some = np.linspace(0, len(self._index.code) - 1, _SAMPLE).astype(np.int64)
+        held = size = 0
+        for part in np.unique(some[some >= 0]).tolist():
+            start, length = self._place(range(part, part + 1))
+            held += max(0, held_pages(self._data.address + start, length)) * mmap.PAGESIZE
+            size += length
+        return held / max(1, size)
 
     def _fetch(self, start: int, length: int) -> pa.Buffer:
         self._current = length
