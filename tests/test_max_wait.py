@@ -83,6 +83,11 @@ def test_no_row_waits_longer_while_others_come(algorithm, name, gap, masters):
     check_expected(watched, offered, name)
 
 
+def engines(operator):
+    """The engines of an operator that is one, or has one or several."""
+    return getattr(operator, "nodes", [getattr(operator, "engine", operator)])
+
+
 def slowed(load, clock):
     def slow(part, count):
         clock.now += 5.0
@@ -95,8 +100,7 @@ def slowed(load, clock):
 def test_no_row_waits_longer_when_reads_are_slow(algorithm, masters):
     clock = Clock()
     watched, rows = started("zipf_0.0", masters, algorithm, clock, max_wait=MAX_WAIT)
-    operator = watched.join._operator
-    for engine in getattr(operator, "nodes", [operator]):
+    for engine in engines(watched.join._operator):
         engine.reader.load = slowed(engine.reader.load, clock)
     offered = []
     for batch in rows:
@@ -124,6 +128,7 @@ def test_rows_wait_at_all(algorithm, name, masters):
 def test_tick_serves_a_quiet_stream(algorithm, name, masters):
     clock = Clock()
     watched, rows = started(name, masters, algorithm, clock, max_wait=timedelta(seconds=MAX_WAIT))
+    rows = [batch.slice(0, 10) for batch in rows]  # few: none leaves for want of room
     offered = [stamped(batch, clock.now) for batch in rows[:2]]
     for batch in offered:
         watched.offer(batch)
