@@ -440,6 +440,76 @@ def test_pcsrj_names_the_share_of_a_node_when_a_row_is_too_large(tmp_path):
         watched.join.offer(pa.RecordBatch.from_pylist(row, schema=case.stream_schema))
 
 
+# -- derakhshan -----------------------------------------------------------------------------------
+
+
+def numbered(case):
+    """The case with a column that counts its stream rows."""
+    starts = np.cumsum([0, *(batch.num_rows for batch in case.stream)])
+    stream = [
+        batch.append_column("number", pa.array(np.arange(start, start + batch.num_rows)))
+        for batch, start in zip(case.stream, starts[:-1], strict=True)
+    ]
+    return replace(case, stream=tuple(stream))
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+@pytest.mark.parametrize("name", [*SEVERAL, "giant_key", "drift", "all_absent", "rare_types"])
+def test_derakhshan_gives_rows_out_in_order_of_arrival(name, how, tmp_path):
+    case = numbered(testing.case(name))
+    watched = testing.start("derakhshan", case, how, tmp_path)
+    for number, batch in enumerate(case.stream):
+        watched.offer(batch)
+        if number % 3 == 1:
+            watched.read(watched.join.tick())
+    out = watched.finish()
+    testing.same_rows(out, case.expected(how))
+    came = out["number"].to_pylist()
+    assert came == sorted(came)
+
+
+def test_derakhshan_answers_a_hit_at_once_unless_a_row_before_it_waits(master):
+    join = start(master, "derakhshan")
+    list(join.offer(rows_of(5)))
+    assert join.waiting == 1
+    list(join.drain())
+    out = pa.Table.from_batches(list(join.offer(rows_of(5, 5, 9000, 5))))
+    assert out["key"].to_pylist() == [5, 5]
+    assert join.waiting == 2  # a miss, and the hit behind it
+    out = pa.Table.from_batches(list(join.drain()))
+    assert out["key"].to_pylist() == [9000, 5]
+    assert join.metrics.cache_hits == 3  # what was fetched for a row is no hit
+
+
+def test_derakhshan_fetches_misses_together_each_page_once_and_in_order(master):
+    join = start(master, "derakhshan")
+    loaded = []
+    load = join._operator.engine.reader.load
+
+    def noted(part, count):
+        loaded.append(part)
+        return load(part, count)
+
+    join._operator.engine.reader.load = noted
+    keys = np.random.default_rng(5).integers(0, KEYS, 100).tolist()
+    list(join.offer(rows_of(*keys, *keys)))
+    assert not loaded
+    list(join.drain())
+    assert loaded == sorted(set(pages_of(master, keys)))
+
+
+def test_derakhshan_drops_what_was_used_longest_ago(master):
+    join = start(master, "derakhshan", memory="192KB")
+    rng = np.random.default_rng(6)
+    list(join.offer(rows_of(1, 2, 3)))
+    list(join.drain())
+    while not join.metrics.evicted or join.metrics.rows_in < 20_000:
+        list(join.offer(rows_of(1, *rng.integers(1000, KEYS, 100))))
+    cached = set(join._operator.engine.algorithm.cache.codes.tolist())
+    assert 1 in cached
+    assert not {2, 3} & cached
+
+
 def test_options_that_make_no_sense_are_refused(master):
     with pytest.raises(OptionError, match="l=0"):
         start(master, "r-meshjoin", l=0)

@@ -29,6 +29,7 @@ def test_algorithms_name_their_papers():
         "r-meshjoin",
         "partition-join",
         "ssij",
+        "derakhshan",
         "hybridjoin",
         "x-hybridjoin",
         "optimised-x-hybridjoin",

@@ -52,8 +52,8 @@ class Metrics:
         >>> Metrics.total([Metrics(rows_in=2), Metrics(rows_in=3, reads=1)]).rows_in
         5
         """
-        counters = [metrics.as_dict() for metrics in several]
-        return cls(**{name: sum(each[name] for each in counters) for name in asdict(cls())})
+        counters = [vars(metrics) for metrics in several]
+        return cls(**{name: sum(each[name] for each in counters) for name in vars(cls())})
 
     def as_dict(self) -> dict[str, int]:
         """Give the counters by name."""

@@ -7,19 +7,19 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from semistream.allocation import take_rows
 from semistream.errors import RowTooLargeError
 from semistream.metrics import Metrics
 from semistream.operator import Operator
-from semistream.plain import decode, row_bytes
 from semistream.plan import MemoryUse
+from semistream.slices import plain_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from semistream.spec import JoinSpec
 
@@ -94,7 +94,8 @@ class Router(Operator):
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
         """Take a batch in, slice by slice; give what becomes ready."""
         now = self._clock() if arrived is None else arrived
-        for rows in self._slices(batch):
+        plain = self._spec.plain_stream
+        for rows, _ in plain_slices(batch, plain, self._room, copies=2, beside=_BESIDE):
             self._on_their_way = self._shares(rows)
             pairs = zip(self.nodes, self._on_their_way, strict=True)
             yield from self._rounds(
@@ -137,17 +138,6 @@ class Router(Operator):
             del results, futures
             while self._ready:
                 yield self._ready.pop(0)
-
-    def _slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Cut a batch so that the copies of its rows, for the nodes, have room; plain, too."""
-        start = 0
-        while start < batch.num_rows:
-            ahead = batch.slice(start, max(1, self._room // _BESIDE))
-            ends = np.cumsum(2 * row_bytes(ahead) + _BESIDE)
-            count = max(1, int(np.searchsorted(ends, self._room, side="right")))
-            columns = [decode(column) for column in ahead.slice(0, count).columns]
-            yield pa.RecordBatch.from_arrays(columns, schema=self._spec.plain_stream)
-            start += count
 
     def _shares(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Give the rows of each node, in order of arrival."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from semistream.algorithms.adaptive import Adaptive
 from semistream.algorithms.base import Algorithm
 from semistream.algorithms.cachejoin import Cachejoin
+from semistream.algorithms.derakhshan import Derakhshan
 from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.algorithms.inlj import Inlj
 from semistream.algorithms.meshjoin import Meshjoin
@@ -40,6 +41,7 @@ _REGISTRY: dict[str, type[Algorithm]] = {
         RMeshjoin,
         PartitionJoin,
         Ssij,
+        Derakhshan,
         Hybridjoin,
         XHybridjoin,
         OptimisedXHybridjoin,

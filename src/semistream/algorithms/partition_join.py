@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionJoin"]
 
+_STAYS = 2  # a page that is held stays unless another answered so many times more rows
 _AGES = 8  # wait buffers of rows: rows of a cold page may gather for as long
 
 
@@ -45,9 +46,9 @@ class PartitionJoin(Algorithm):
     From the papers (MOIJ's section II and PCSRJ's section 2): two levels, a wait buffer by
     partition, the threshold, a probe when the buffer is full, a page-level cache, no bound on a
     wait (`max_wait` gives one). Decided here: a full buffer brings its largest partition; the
-    defaults; a page that was brought is held if it answered more rows than the least popular page
-    here; pages enter and leave in epochs; counts are halved after every eight wait buffers of rows;
-    a page whose join value has several parts is not held.
+    defaults; a page that was brought is held if it answered twice as many rows as the least popular
+    page here; pages enter and leave in epochs; counts are halved after every eight wait buffers of
+    rows; a page whose join value has several parts is not held.
 
     References
     ----------
@@ -138,7 +139,8 @@ class PartitionJoin(Algorithm):
         if self.engine.metrics.rows_in >= self._age_at:
             self._age()
         if self._cache.evicted > before:
-            self._least = max(1, int(self._cache.asked()[1].min(initial=1)))
+            least = int(self._cache.asked()[1].min()) if len(self._cache) else 0
+            self._least = _STAYS * least + 1
         self.engine.metrics.evicted = self._cache.evicted
 
     def _age(self) -> None:
