@@ -518,7 +518,7 @@ def check_division(of, window):
 
 
 def test_the_cache_holds_the_hot_keys_and_follows_a_drift(mapped):
-    """Within 2 periods after the start, and after a drift; nearly all that was hot is gone after 8."""
+    """Within 2 periods, at the start and after a drift; nearly all of the old is gone after 8."""
     zipf, ranks = Zipf(KEYS, 1.0), np.arange(1, 31)
     hot = set(zipf.key_of(ranks).tolist())
     hot_later = set(zipf.key_of(ranks + KEYS // 2).tolist())
