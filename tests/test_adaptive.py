@@ -19,8 +19,9 @@ import semistream as ss
 from semistream import engine
 from semistream.algorithms import adaptive
 from semistream.algorithms.adaptive import Adaptive
-from semistream.errors import CorruptPageError, JoinFailedError, OptionError
+from semistream.errors import BudgetError, CorruptPageError, JoinFailedError, OptionError
 from semistream.master.flights import Flights
+from semistream.sketch import Sketch
 from semistream.testing import Watched, reference_join, same_rows
 from semistream.workloads import Stream, Zipf, master_table
 
@@ -484,3 +485,204 @@ def test_joins_on_one_master_in_several_threads(read, path):
         thread.join()
     for number, stream in enumerate(streams):
         same_rows(found[number], expected([stream]))
+
+
+# -- the cache ----------------------------------------------------------------------------------
+
+PERIOD = 10 * 1_024  # stream rows after which counts are halved, for a cache as small as here
+
+
+def run_zipf(master, exponent, rows, drift_at=None):
+    """Join a stream; give, for each period, what the cache held and how many rows it answered."""
+    stream = Stream(Zipf(KEYS, exponent), seed=3, drift_at=drift_at)
+    watched = started(master, stream.schema, at_once=False)
+    of, window, hits = algorithm_of(watched), watched.join._operator.window, 0
+    seen = []
+    for number, batch in enumerate(stream.batches(rows, 2_048), 1):
+        watched.offer(batch)
+        watched.out.clear()
+        check_division(of, window)
+        if number % (PERIOD // 2_048) == 0:
+            answered = watched.join.metrics.cache_hits - hits
+            hits += answered
+            seen.append((set(of.cache.codes.tolist()), answered / PERIOD))
+    return watched, seen
+
+
+def check_division(of, window):
+    """Cache and window together hold no more than what they divide."""
+    assert window.cost(len(window), window._bytes) + of.cache.claimed <= of._divided + of._staging
+    assert window.nbytes + of.cache.nbytes <= of._divided + of._staging
+    assert window.capacity >= of.engine.least_capacity
+    assert of._least_cache <= of._target <= of._largest_cache
+
+
+def test_the_cache_holds_the_hot_keys_and_follows_a_drift(mapped):
+    """Within 2 periods, at the start and after a drift; nearly all of the old is gone after 8."""
+    zipf, ranks = Zipf(KEYS, 1.0), np.arange(1, 31)
+    hot = set(zipf.key_of(ranks).tolist())
+    hot_later = set(zipf.key_of(ranks + KEYS // 2).tolist())
+    _, seen = run_zipf(mapped, 1.0, 16 * PERIOD, drift_at=8 * PERIOD)
+    for held, answered in seen[2:8]:
+        assert hot <= held
+        assert answered > 0.5
+    assert seen[8][1] < 0.5
+    for held, answered in seen[10:]:
+        assert hot_later <= held
+        assert answered > 0.5
+    assert len(hot & seen[15][0]) < 5
+
+
+def test_without_skew_the_cache_shrinks_to_its_least(mapped):
+    watched, seen = run_zipf(mapped, 0.0, 10 * PERIOD)
+    of, window = algorithm_of(watched), watched.join._operator.window
+    assert of._target == of._least_cache
+    assert window.capacity > 0.9 * of._divided
+    assert seen[-1][1] < 0.01
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_key_that_fills_whole_output_batches_is_cached(rows, tmp_path):
+    """Of its rows those at the ends may be cut off from their pairs, but not those between."""
+    keys = np.append(np.arange(KEYS), np.full(rows - 1, 8))
+    table = pa.table({"key": keys, "n": np.arange(len(keys)), "pad": ["p" * 60] * len(keys)})
+    master = ss.build_master(table, tmp_path, key="key", page_bytes="4KB")
+    stream = rows_of(np.where(np.arange(12_000) % 50, 8, np.arange(12_000) % KEYS))
+    watched = started(master, stream.schema, at_once=False)
+    held = []
+    for start in range(0, 12_000, 1_000):
+        watched.offer(stream.slice(start, 1_000))
+        held.append(int(np.sum(algorithm_of(watched).cache.codes == 8)))
+    assert held[-1] == rows
+    assert watched.join.metrics.cache_hits > 6_000
+    same_rows(watched.finish(), reference_join(pa.Table.from_batches([stream]), table, on="key"))
+
+
+def test_with_much_skew_the_cache_answers_nearly_all(mapped):
+    _, seen = run_zipf(mapped, 1.5, 6 * PERIOD)
+    assert all(answered > 0.85 for _, answered in seen[2:])
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
+@pytest.mark.parametrize("how", ["inner", "semi"])
+def test_whole_join_values_are_cached_but_none_larger_than_a_page(how, kind, tmp_path):
+    rng = np.random.default_rng(10)
+    keys = np.concatenate([rng.integers(0, 2_000, 6_000), np.full(600, 7), np.full(8, 8)])
+    table = pa.table({"key": pa.array(keys).cast(kind), "n": np.arange(len(keys))})
+    table = table.append_column("pad", pa.array([b"p" * 60] * len(keys), pa.binary(60)))
+    master = ss.build_master(table, tmp_path, key="key", page_bytes="4KB")
+    drawn = Zipf(2_000, 1.1, scatter=False).sample(12_000, rng) + 6
+    drawn[drawn == 7] = np.where(np.arange(np.sum(drawn == 7)) % 400 == 0, 7, 8)
+    stream = rows_of(drawn)
+    stream = stream.set_column(0, "key", stream["key"].cast(kind))
+    watched = started(master, stream.schema, how=how, at_once=False, memory=128 * 1024)
+    of, held = algorithm_of(watched), set()
+    code_of = dict(
+        zip(
+            keys.tolist(),
+            master.keys.encode([table["key"].combine_chunks()]).values.tolist(),
+            strict=True,
+        )
+    )
+    rows = Counter(code_of[key] for key in keys.tolist())
+    for start in range(0, stream.num_rows, 1_000):
+        watched.offer(stream.slice(start, 1_000))
+        cached = Counter(of.cache.codes.tolist())
+        once = how == "semi" and kind == pa.int64()  # then one row tells all
+        assert all(count == (1 if once else rows[code]) for code, count in cached.items())
+        held |= cached.keys()
+    assert code_of[8] in held
+    assert code_of[7] not in held
+    assert watched.join.metrics.cache_hits > 3_000
+    same_rows(
+        watched.finish(), reference_join(pa.Table.from_batches([stream]), table, on="key", how=how)
+    )
+
+
+@pytest.mark.parametrize("read", ["mapped", "direct"])
+@WAYS
+def test_tiny_budgets(options, read, path):
+    """From the least on: all rows come, within the budget, whatever it has no room for."""
+    master = ss.open_master(path) if read == "mapped" else opened_direct(path)
+    stream = rows_of(Zipf(KEYS + 99, 0.8).sample(900, np.random.default_rng(11)))
+    with pytest.raises(BudgetError) as refusal:
+        started(master, stream.schema, memory=1, **options)
+    least = int(str(refusal.value).split("least that works is ")[1].split(" ")[0].replace(",", ""))
+    plans = []
+    for memory in [least, *range(least + 1_000, 8 * least, least)]:
+        watched = started(master, stream.schema, how="left", memory=memory, **options)
+        plans.append(watched.join._operator.lookup is not None)
+        for start in range(0, 900, 300):
+            watched.offer(stream.slice(start, 300))
+        same_rows(watched.finish(), expected([stream], "left"))
+    assert not plans[0]
+    assert plans[-1] == (read == "mapped" and not options)
+
+
+# -- the sketch ---------------------------------------------------------------------------------
+
+CODES = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 20)
+
+
+def as_codes(codes):
+    return np.array(codes, dtype=np.int64)
+
+
+@PROPERTY
+@given(
+    codes=st.lists(CODES, max_size=300),
+    others=st.lists(CODES, max_size=20),
+    size=st.sampled_from([1, 8, 9, 100, 4_096]),
+)
+def test_a_sketch_never_counts_too_little(codes, others, size):
+    sketch, true = Sketch(size), Counter(codes)
+    for start in range(0, len(codes), 70):
+        sketch.add(as_codes(codes[start : start + 70]))
+    asked = [*true, *others]
+    estimates = sketch.estimate(as_codes(asked)).tolist()
+    for code, estimate in zip(asked, estimates, strict=True):
+        assert min(true[code], 255) <= estimate <= min(len(codes), 255)
+    sketch.age()
+    assert sketch.estimate(as_codes(asked)).tolist() == [e // 2 for e in estimates]
+    assert 8 <= sketch.nbytes <= max(8, size)
+
+
+def test_a_sketch_counts_to_255_and_stays_there():
+    sketch = Sketch(1 << 12)
+    for _ in range(30):
+        sketch.add(as_codes([5] * 10))
+    sketch.add(as_codes([6]))
+    assert sketch.estimate(as_codes([5, 6, 7])).tolist() == [255, 1, 0]
+    sketch.age()
+    sketch.add(as_codes([5]))
+    assert sketch.estimate(as_codes([5])).tolist() == [128]
+
+
+def test_a_sketch_is_nearly_right():
+    """2,000 keys in 64 KB: few of their counters are shared by all four."""
+    rng = np.random.default_rng(12)
+    codes = rng.integers(-(2**62), 2**62, 2_000)
+    times = rng.integers(1, 40, len(codes))
+    sketch = Sketch(1 << 16)
+    sketch.add(rng.permutation(np.repeat(codes, times)))
+    assert np.mean(sketch.estimate(codes) == times) > 0.999
+    assert np.mean(sketch.estimate(rng.integers(2**62, 2**63, 10_000)) == 0) > 0.999
+
+
+# -- the window's memory of arrivals ------------------------------------------------------------
+
+
+def test_arrived_by_names_all_rows_that_came_by_then(mapped):
+    """And some that came later, for of neighbouring arrivals only the earlier is remembered."""
+    stream = rows_of(np.random.default_rng(13).integers(0, KEYS, 1_500))
+    watched = started(mapped, stream.schema, at_once=False)
+    window = watched.join._operator.window
+    for start in range(0, 1_500, 10):
+        watched.offer(stream.slice(start, 10))
+        sales = window.rows["sale"].to_numpy()
+        assert window.arrived_by(0) == 0
+        for count in (10, start // 20 * 10, start, start + 10):
+            named = window.arrived_by(count)
+            assert np.sum(sales < count) <= named <= len(window)
+            assert np.sum(sales < count + 10 * 64) >= named
+        assert window.arrived_by(start + 10) == len(window)

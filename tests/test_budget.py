@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 
 import semistream as ss
@@ -28,6 +29,11 @@ def batches(rows):
         if text == "text":
             words = pa.array(["w" * (i % 40) for i in range(batch.num_rows)])
             batch = batch.append_column("words", words)
+        if text == "coded":
+            words = pa.DictionaryArray.from_arrays(
+                pa.array([0] * batch.num_rows, pa.int8()), pa.array(["w" * 4_000])
+            )
+            batch = batch.append_column("words", words)
         yield batch
 
 def run(memory, rows):
@@ -44,10 +50,10 @@ def run(memory, rows):
     return counted
 
 few = algorithm == "inlj"
-run(1 << 20, 1_000 if few else 30_000)  # the kernels are compiled and loaded now
+run(1 << 20, 1_000 if few or text == "coded" else 30_000)  # the kernels are compiled and loaded now
 gc.collect()
 with PeakMemory() as peak:
-    counted = run(int(budget), 3_000 if few else 400_000)
+    counted = run(int(budget), 3_000 if few else 20_000 if text == "coded" else 400_000)
 print(json.dumps({"grown": peak.grown, "counted": counted}))
 """
 
@@ -58,15 +64,53 @@ def large(tmp_path_factory):
     return ss.build_master(source, tmp_path_factory.mktemp("m"), key="key", page_bytes="32KB")
 
 
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """Masters of about 30 MB: rows of 1 KB, and rows of texts, some of them null."""
+    rows = 150_000
+    texts = [None if i % 7 == 0 else f"{i}" * (i % 50) for i in range(rows)]
+    flags = pa.array([i % 3 == 0 for i in range(rows)])
+    numbers = pa.array([i if i % 5 else None for i in range(rows)], pa.int32())
+    columns = {"key": range(rows), "flag": flags, "text": texts, "n": numbers}
+    tables = {"wide": master_table(30_000, 1024), "texts": pa.table(columns)}
+    make = tmp_path_factory.mktemp
+    return {
+        name: ss.build_master(table, make(name), key="key", page_bytes="32KB")
+        for name, table in tables.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "text", "options"),
+    [
+        ("wide", "mapped", "fixed", {}),
+        ("wide", "mapped", "text", {"at_once": False}),
+        ("wide", "direct", "fixed", {}),
+        ("texts", "mapped", "text", {}),
+        ("texts", "direct", "text", {}),
+        ("texts", "mapped", "coded", {}),
+    ],
+)
+def test_growth_with_adaptive_and_other_rows(others, name, read, text, options):
+    budget = 6 << 20
+    found = growth(others[name], read, "adaptive", options, text, budget)
+    assert found["counted"] <= budget
+    assert found["grown"] <= budget + CONSTANT, found
+
+
+def growth(master, read, algorithm, options, text, budget):
+    arguments = [master.path, read, algorithm, json.dumps(options), text, str(budget)]
+    command = [sys.executable, "-c", GROWTH, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @each_variant
 @pytest.mark.parametrize(("read", "text"), [("mapped", "fixed"), ("direct", "text")])
 def test_the_process_grows_by_no_more_than_the_budget(large, algorithm, options, read, text):
     budget = 12 << 20
-    arguments = [large.path, read, algorithm, json.dumps(options), text, str(budget)]
-    command = [sys.executable, "-c", GROWTH, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = growth(large, read, algorithm, options, text, budget)
     assert found["counted"] <= budget
     assert found["grown"] <= budget + CONSTANT, found
     # Nor is the budget kept by not using it.

@@ -179,8 +179,7 @@ class Adaptive(Algorithm):
         window, rows = self.engine.window, np.concatenate(pairs.rows)
         codes = window.codes[rows]
         begin, count = _values(rows)  # one value for each window row; those at the ends may be cut
-        first = np.unique(codes[begin], return_index=True)[1]
-        first = first[(first > 0) & (first < len(begin) - 1)]
+        first = np.unique(codes[begin[1:-1]], return_index=True)[1] + 1
         hits = self._sketch.estimate(codes[begin[first]])
         hot = hits > self._threshold * count[first]
         if self._several is not None:
