@@ -249,7 +249,7 @@ class Engine(Operator):
     def _look_up(self, chunk: Chunk) -> Sifted:
         """Answer rows from pages that lie in memory; return those whose page has several parts."""
         assert self.lookup is not None  # noqa: S101 - for the type checker; see `_at_once`
-        faults, later = page_faults(), []
+        faults, later = 0, []
         confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)
         cursor = (0, -1)
         sizes = (int(chunk.sizes.max()), self.master.statistics.widest_row)
@@ -258,18 +258,21 @@ class Engine(Operator):
             if room < 1:
                 yield from self._flush()
                 continue
+            before = page_faults()
             cursor, found, missing, deferred = self.lookup.locate(
                 chunk, cursor, self._assembler.once, room
             )
+            right = self.lookup.gather(found)
+            faults += page_faults() - before
             rows, absent = self._output.rows[:found], self._output.absent[:missing]
             later.append(deferred)
             self.metrics.absent += missing
-            pairs = Pairs([rows], self.lookup.gather(found), [absent], lasting=True)
+            pairs = Pairs([rows], right, [absent], lasting=True)
             yield from self._emit(chunk.rows, pairs, confirmed, lambda r: r == cursor[0])  # noqa: B023
         rest = np.concatenate(later)
         self.metrics.looked_up += len(chunk) - len(rest)
         self.metrics.answered += len(chunk) - len(rest)
-        self.algorithm.looked_up(len(chunk), page_faults() - faults)
+        self.algorithm.looked_up(len(chunk), faults)
         chosen = np.zeros(len(chunk), dtype=np.bool_)
         chosen[rest] = True
         return self._with_pages(chunk.only(chosen), chunk.pages[chosen] >= 0)

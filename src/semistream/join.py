@@ -62,7 +62,8 @@ class Join:
     Notes
     -----
     Rows come out in the order in which they are answered. There is no randomness: the same
-    batches give the same output.
+    batches give the same output; in the same order, too, except that ``adaptive`` on mapped reads
+    looks at what the operating system holds.
 
     Examples
     --------

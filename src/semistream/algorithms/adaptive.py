@@ -16,6 +16,7 @@ from semistream.errors import OptionError
 from semistream.kernels import count_waiting
 from semistream.lookup import Lookup, page_faults
 from semistream.output import gathered_schema
+from semistream.plain import row_bytes
 from semistream.plan import TooSmall
 from semistream.sketch import Sketch
 
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
+    Rows = npt.NDArray[np.int64]
+
 __all__ = ["Adaptive"]
 
 _MOST_SWEEPS = 16  # no row waits for more
 _PAGE_COST = 300  # rows that are answered in the time that a page takes: 40 to 60 µs against 0.15
 _STAGING = 16  # this part of the divided memory holds rows on their way into the cache
 _LARGEST_OUTPUT = 8 << 20
+_MOST_WAITING = 4096  # rows; pages with more are alike
 _MOST_COUNTED = 254  # by the sketch; a key that was asked for more often may always enter
 _HELD = 0.98  # of the master must lie in memory for rows to be looked up
 _RARE = 256  # rows for which one wait for the disk is rare enough
@@ -60,10 +64,10 @@ class Adaptive(Algorithm):
     rows, in the order of the disk, neighbours in one read, the next ones read while one is
     matched. When the join is drained, all pages that are waited for: a scan that leaves gaps.
     *Bound on age*: a row is answered by the 16th sweep after its arrival at the latest; between
-    two sweeps at most a quarter of the window enters.
+    two sweeps no more rows enter than the window has room for.
     *Cache*: a sketch counts the keys that were not in the cache; a key enters if it was asked for
     more often, for its bytes, than the last that had to go. All counts are halved after every
-    ten times as many stream rows as the cache has rows, so it follows a stream that drifts.
+    ten times as many stream rows as the cache has room for, so it follows a stream that drifts.
     *Split*: a byte of the window saves page reads (their number is inverse to its size), a byte of
     the cache saves the rows that its coldest eighth answers, and their share of page reads. Memory
     moves, a sixteenth at a time, to where a byte saves more.
@@ -133,7 +137,7 @@ class Adaptive(Algorithm):
         self._row = self._cache.cost(1, engine.master.row_bytes)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._sketch = Sketch(max(8, engine.plan.memory // 32))
-        self._threshold = self._floor = 1.0  # how often a row must have been asked for to be cached
+        self._threshold = 1.0  # how often a row must have been asked for to be cached
         self._since = _Period()
         self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS - 1)
         self._hand = 0
@@ -184,10 +188,19 @@ class Adaptive(Algorithm):
         hot = hits > self._threshold * count[first]
         if self._several is not None:
             hot &= ~self._several[window.pages[rows[begin[first]]]]
-        begin, count, hits = begin[first[hot]], count[first[hot]], hits[hot]
+        begin, count, hits = self._that_fit(begin[first[hot]], count[first[hot]], hits[hot])
         if len(begin):
             chosen = np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
             self._stage(codes, pairs, chosen, np.repeat(hits, count))
+
+    def _that_fit(self, begin: Rows, count: Rows, hits: Rows) -> tuple[Rows, Rows, Rows]:
+        """Give the hottest values, as many as may be staged."""
+        room = (self._staging - self._cache.staged_bytes) / (
+            self._row + self.engine.master.row_bytes
+        )
+        order = np.argsort(-hits / count, kind="stable")
+        fit = order[np.cumsum(count[order]) <= room]
+        return begin[fit], count[fit], hits[fit]
 
     def _stage(
         self,
@@ -212,7 +225,8 @@ class Adaptive(Algorithm):
         cache, metrics = self._cache, self.engine.metrics
         if metrics.rows_in - self._since.start > 10 * max(1024, self._target / self._row):
             self._weigh()
-        staged = cache.staged_bytes > max(self._staging / 4, cache.claimed / 16)
+        enough = min(max(self._staging / 4, cache.claimed / 16), self._staging / 2)
+        staged = cache.staged_bytes >= enough and cache.staged_bytes > 0
         self._divide()
         if (staged or self._held > self._target) and self.engine.window.fits_now():
             cache.epoch(self._most_frequent)
@@ -222,7 +236,8 @@ class Adaptive(Algorithm):
     def _divide(self) -> None:
         """Leave to the window what the cache does not need until the next epoch."""
         claimed = max(self._held, min(self._target, self._cache.claimed))
-        self.engine.window.capacity = int(self._divided - claimed)
+        window = max(self.engine.least_capacity, int(self._divided - claimed))
+        self.engine.window.capacity = window
 
     @property
     def _held(self) -> float:
@@ -233,12 +248,13 @@ class Adaptive(Algorithm):
         """Tell which rows stay: the values most frequent for their bytes, as many as have room."""
         firsts = cache.firsts()
         rows = np.diff(firsts, append=len(cache))
-        each = cache.cost(1, cache.batch.nbytes / max(1, len(cache)))
-        worth = cache.hits[firsts] / rows
+        sizes = np.add.reduceat(row_bytes(cache.batch), firsts) if len(firsts) else firsts
+        sizes = cache.cost.fixed * rows + cache.cost.factor * sizes
+        worth = cache.hits[firsts] * self._row / sizes
         order = np.argsort(-worth, kind="stable")
-        gone = np.cumsum(rows[order]) * each > self._target
+        gone = np.cumsum(sizes[order]) > self._target
         lost = float(worth[order[gone]].max(initial=0.0))
-        self._threshold = min(max(self._floor, lost), _MOST_COUNTED)
+        self._threshold = min(max(1.0, lost), _MOST_COUNTED)
         stays = np.ones(len(firsts), dtype=np.bool_)
         stays[order[gone]] = False
         return np.repeat(stays, rows)
@@ -257,21 +273,9 @@ class Adaptive(Algorithm):
             self._target = min(self._target + step, self._largest_cache)
         elif full and cached < window / 1.25:
             self._target = max(self._target - step, self._least_cache)
-        self._age(rows)
-
-    def _age(self, rows: int) -> None:
-        """Halve all counts; set what a value must have been asked for by the cache inequality.
-
-        As waiting rows a value must take more memory than in the cache (MOIJ's Theorem 2). Counts
-        are of two periods, a row waits for as long as a window takes to fill.
-        """
-        metrics, window = self.engine.metrics, self.engine.window
-        self._cache.hits >>= 1
+        cache.hits >>= 1
         self._sketch.age()
-        queue = max(1, len(window)) * rows / max(1, self._since.missed)
-        inequality = self._row / self.engine.task.window_row * 2 * rows / queue
-        self._floor = min(max(1.0, inequality), _MOST_COUNTED)
-        self._threshold = max(self._floor, self._threshold / 2)
+        self._threshold = max(1.0, self._threshold / 2)
         self._since = _Period(metrics.rows_in, metrics.pages_read)
 
     def _coldest(self) -> float:
@@ -305,16 +309,17 @@ class Adaptive(Algorithm):
 
     def _fullest(self, rows: int) -> npt.NDArray[np.int64]:
         """Give the pages that most rows wait for, until it is so many rows in all."""
-        pages = np.bincount(self._counts)  # how many pages have so many rows
-        answered = np.cumsum((pages * np.arange(len(pages)))[::-1])[::-1]
+        counts = np.minimum(self._counts, _MOST_WAITING)
+        # How many rows are answered by the pages with so many rows or more.
+        answered = np.cumsum(np.bincount(counts, weights=self._counts)[::-1])[::-1]
         least = max(1, int(np.searchsorted(-answered, -rows, side="right")) - 1)
         above = int(answered[least + 1]) if least + 1 < len(answered) else 0
-        some = np.flatnonzero(self._counts == least)
+        some = np.flatnonzero(counts == least)
         # Of equals, those behind where the last sweep ended: none is passed over again and again.
         some = np.roll(some, -int(np.searchsorted(some, self._hand)))
         some = some[: -(-max(0, rows - above) // least)]
         self._hand = int(some[-1]) + 1 if len(some) else 0
-        return np.union1d(np.flatnonzero(self._counts > least), some)
+        return np.union1d(np.flatnonzero(counts > least), some)
 
     def _runs(self, pages: npt.NDArray[np.int64]) -> list[range]:
         """Put neighbouring pages together, as many as one buffer has room for."""

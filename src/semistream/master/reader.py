@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from abc import ABC, abstractmethod
-from functools import cached_property, partial
+from functools import partial
 from itertools import cycle, zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
@@ -168,10 +168,15 @@ class _DirectReader(PageReader):
         size = max(1, master.statistics.largest_part * run)
         # Private memory is aligned, as O_DIRECT wants it.
         self._buffers = [private_memory(size) for _ in range(max(1, parts // run))]
+        self._process = 0
+        self._threads: Flights
 
-    @cached_property
+    @property
     def _flights(self) -> Flights:
-        return Flights(min(_MOST_THREADS, len(self._buffers) - 1))
+        if self._process != os.getpid():  # threads do not come along into a forked process
+            self._process = os.getpid()
+            self._threads = Flights(min(_MOST_THREADS, len(self._buffers) - 1))
+        return self._threads
 
     @classmethod
     def open(cls, path: Path) -> ReadFile:
