@@ -41,17 +41,16 @@ class Pcsrj(Cachejoin):
     or odd of the *page* on which the key lies. R is one file, sorted by key: by the parity of keys
     each page would have rows of both nodes and be read by both, by that of pages each node has
     pages of its own, as if R were divided. Nodes are threads, any number of them; the key filter's
-    bytes are divided as well.
-    Corrected here: the paper's equations double both w and the cost of the loop, by which a second
-    node would bring nothing.
+    bytes are divided as well. Not taken over: the paper's equations, which double both w and the
+    cost of the loop, so that a second node would bring nothing.
 
     References
     ----------
-    Naeem et al.: Parallelising a Cache-based Stream-Relation Join (PCSRJ).
+    PCSRJ, the parallelised cache-based stream relation join, as the project's text of it has it.
     """
 
     name = "pcsrj"
-    paper = "Naeem et al.: Parallelised Cache-based Stream Relation Join (PCSRJ)"
+    paper = "PCSRJ: Parallelised Cache-based Stream Relation Join"
     options = frozenset({"nodes", "cache"})
 
     @classmethod
