@@ -271,10 +271,16 @@ CODES = st.integers(-8, 8) | st.integers(-(2**63), 2**63 - 1) | st.integers(2**6
 CODES |= st.integers(-(2**63), -(2**63) + 9)
 
 
+SMALL = st.integers(-50, 50)
+
+
 @st.composite
 def sorted_pages(draw):
     """Codes in order, cut into pages where the code changes."""
-    codes = sorted(draw(st.lists(CODES, min_size=1, max_size=60)))
+    dense = st.builds(
+        lambda first, count: list(range(first, first + count)), SMALL, st.integers(1, 60)
+    )
+    codes = sorted(draw(st.lists(CODES, min_size=1, max_size=60) | dense))
     found, most = [[codes[0]]], draw(st.integers(1, 12))
     for code in codes[1:]:
         if code != found[-1][-1] and len(found[-1]) >= most:
@@ -288,6 +294,11 @@ def directory(found):
     start = np.array([page.ctypes.data - 8 for page in found], dtype=np.int64)
     rows = np.array([len(page) for page in found], dtype=np.int32)
     return rows, start, np.full(len(found), 8, dtype=np.int32)
+
+
+def is_unique(found):
+    codes = np.concatenate(found)
+    return len(np.unique(codes)) == len(codes)
 
 
 def matches(page, code, once):
@@ -312,6 +323,7 @@ def test_locate_finds_what_a_search_finds(data, once, room):
     probes = data.draw(probes_of(found))
     rows, start, offset = directory(found)
     first = np.array([page[0] for page in found])
+    rule = (is_unique(found), once)
     never = np.array(data.draw(st.lists(st.booleans(), min_size=len(probes), max_size=len(probes))))
     several = data.draw(st.sets(st.integers(0, len(found) - 1), max_size=2))
     known = offset.copy()
@@ -325,7 +337,7 @@ def test_locate_finds_what_a_search_finds(data, once, room):
         state, page = (*at, 0, 0, 0), 0
         while page >= 0:
             state, page = locate(
-                probes, valid, first, rows, start, offset, state, once, (*out, deferred)
+                probes, valid, first, rows, start, offset, state, rule, (*out, deferred)
             )
             if page >= 0:
                 assert offset[page] == 0
@@ -372,7 +384,12 @@ def test_match_run_answers_each_row_that_waits_for_its_pages(data, once, room, s
     cursor, pairs, missing, answered = (0, -1, -2, -1), [], [], 0
     while cursor[0] < len(run):
         pair_count, absent_count, done, cursor = match_run(
-            first, directory(run), window, cursor, once, tuple(out)
+            first,
+            (*directory(run), first_codes),
+            window,
+            cursor,
+            (is_unique(found), once),
+            tuple(out),
         )
         assert pair_count + absent_count <= room
         pairs += zip(*(a[:pair_count].tolist() for a in out[:3]), strict=True)

@@ -58,7 +58,9 @@ class Blocks:
         self.columns, numbers = _layout(page, wanted)
         self.value_lines = np.array([column.lines.start + 1 for column in self.columns], np.int64)
         """Of each column the line of ``offsets`` that has its values; validity is before it."""
-        self._nulls = np.zeros(len(self.columns), dtype=np.bool_)  # that a page was seen to have
+        self._nulls = np.zeros(
+            len(self.columns), dtype=np.bool_
+        )  # whether a page was seen to have any
         self._numbers = np.array(numbers)
         self.start = np.zeros(count, dtype=np.int64)
         self.offsets = np.zeros((len(numbers), count), dtype=np.int32)
@@ -87,11 +89,8 @@ class Blocks:
     def note(self, block: int, address: int) -> None:
         """Note a page, an Arrow message that begins at this address."""
         self.start[block] = address
-        buffer_offsets(address, self._numbers, self.offsets[:, block])
-
-    def look_for_nulls(self, some: slice) -> None:
-        """Note which columns of some pages have nulls; without it none is taken to have any."""
-        self._nulls |= (self.offsets[self.value_lines - 1, some] != 0).any(axis=1)
+        out = self.offsets[:, block]
+        buffer_offsets(address, self._numbers, out, self.value_lines, self._nulls)
 
     def gather(self, column: Column, block: Numbers, position: Rows) -> pa.Array:
         """Take a column's values at these positions of these pages."""

@@ -204,7 +204,6 @@ class _Pieces(_Column):
     def append_from(
         self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
     ) -> None:
-        blocks.look_for_nulls(slice(None))
         self._pieces.append(blocks.gather(source, block, positions))
 
     def array(self) -> pa.Array:

@@ -106,7 +106,6 @@ class Lookup:
             return
         (address,) = self._reader.addresses(parts)
         self._blocks.note(page, address)
-        self._blocks.look_for_nulls(slice(page, page + 1))
 
     def gather(self, found: int) -> Gathered:
         """Take the columns of the first ``found`` pairs."""

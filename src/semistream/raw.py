@@ -184,12 +184,13 @@ def _follow(address):
 
 
 @njit(cache=True)
-def buffer_offsets(message, numbers, out):
+def buffer_offsets(message, numbers, out, lines, nulls):
     """Write where these buffers of an encapsulated Arrow record batch begin, 0 for empty ones.
 
     ``message`` is the address of its first byte, from which offsets count. By Message.fbs of the
     Arrow format, field 2 of a Message is its header, field 2 of a RecordBatch its buffers: pairs
-    of offset and length.
+    of offset and length. ``nulls[c]`` is set where the line before ``lines[c]``, the validity of
+    column c, is not empty.
     """
     body = 8 + np.int64(_load_int32(message + 4))
     header = _follow(_field(_follow(message + 8), 2))
@@ -197,6 +198,8 @@ def buffer_offsets(message, numbers, out):
     for i in range(len(numbers)):
         entry = buffers + 16 * numbers[i]
         out[i] = body + _load_int64(entry) if _load_int64(entry + 8) > 0 else 0
+    for c in range(len(lines)):
+        nulls[c] |= out[lines[c] - 1] != 0
 
 
 @njit(cache=True, inline="always")

@@ -77,9 +77,9 @@ def bench(  # noqa: PLR0913, PLR0917 - one argument an option
 ) -> None:
     """Measure every algorithm at every budget, skew, way of reading and workload.
 
-    INLJ, a thousand times slower than the others, is in the 1:1 cells of Zipf 1 only. Beside all,
-    in the same rounds, the in-memory bound: Arrow's gather from all of R in memory. The record is
-    written after every cell, so that an interrupted run can be resumed.
+    INLJ and Derakhshan, far slower than the others, are in the 1:1 cells of Zipf 1 only. Beside
+    all, in the same rounds, the in-memory bound: Arrow's gather from all of R in memory. The record
+    is written after every cell, so that an interrupted run can be resumed.
     """
     with messages():
         grid = Grid(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SLOW", "Cell", "Grid", "cell_of", "measure", "one_thread", "take_rounds"]
 
 _EXTRA_EXPONENTS, _EXTRA_SHARES = (1.0,), (0.05, 0.10)
-SLOW = ("inlj",)  # a thousand times slower than the others: measured where the papers do
+SLOW = ("inlj", "derakhshan")  # far slower than the others: measured where the papers do
 
 
 class Cell(NamedTuple):
