@@ -20,7 +20,7 @@ from semistream import engine
 from semistream.algorithms import adaptive
 from semistream.algorithms.adaptive import Adaptive
 from semistream.errors import BudgetError, CorruptPageError, JoinFailedError, OptionError
-from semistream.master.flights import Flights
+from semistream.master.aio import Reads
 from semistream.sketch import Sketch
 from semistream.testing import Watched, reference_join, same_rows
 from semistream.workloads import Stream, Zipf, master_table
@@ -383,65 +383,38 @@ def test_an_iteration_broken_off_amid_a_sweep_loses_nothing(direct):
     same_rows(watched.finish(), expected([stream]))
 
 
-def reading_threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name == "semistream-reads"]
-
-
-def check_no_threads() -> None:
+def reads_in_flight():
     gc.collect()
-    for thread in reading_threads():  # those told to end need a moment
-        thread.join(timeout=60)
-    assert not reading_threads()
+    return [thing for thing in gc.get_objects() if isinstance(thing, Reads)]
 
 
 @pytest.mark.parametrize("broken_off", [False, True])
-def test_threads_end_with_their_join(broken_off, direct):
-    check_no_threads()
+def test_reads_in_flight_end_with_their_join(broken_off, direct):
+    before = len(reads_in_flight())
     stream = rows_of(np.random.default_rng(7).integers(0, KEYS // 4, 4_000))
     for _ in range(50):
         watched = started(direct, stream.schema)
         watched.read(watched.join.offer(stream), most=1)
         if not broken_off:
             watched.finish()
-    assert reading_threads()
+    assert len(reads_in_flight()) > before
     del watched
-    check_no_threads()
+    assert len(reads_in_flight()) == before
 
 
-def test_jobs_in_flight_end_before_an_error_comes_out():
-    """They write into memory that is used again, or given back."""
-    landed, release = [], threading.Event()
-
-    def slow(number):
-        release.wait(60)
-        landed.append(number)
-        return number
-
-    def fails():
-        release.set()
-        raise ValueError("no")
-
-    jobs = [fails, *(lambda n=n: slow(n) for n in range(3))]
-    with pytest.raises(ValueError, match="no"):
-        list(Flights(3).results(jobs, ahead=4))
-    assert sorted(landed) == [0, 1, 2]
-
-
-@PROPERTY
-@given(jobs=st.integers(0, 30), ahead=st.integers(1, 6), threads=st.integers(1, 4))
-def test_flights_keep_their_order_and_their_distance(jobs, ahead, threads):
-    begun = []
-
-    def job(number):
-        begun.append(number)
-        return number
-
-    taken = 0
-    for number in Flights(threads).results((lambda n=n: job(n) for n in range(jobs)), ahead):
-        assert number == taken
-        assert max(begun) <= taken + ahead
-        taken += 1
-    assert taken == jobs
+@pytest.mark.parametrize("fault", ["none", "not taken", "short"])
+def test_reads_that_fail_in_flight_are_done_again(fault, direct, monkeypatch):
+    if fault == "none":  # a system without asynchronous reads
+        monkeypatch.setattr(Reads, "open", lambda depth: None)  # noqa: ARG005
+    if fault == "not taken":
+        monkeypatch.setattr(Reads, "start", lambda *_: False)
+    if fault == "short":
+        wait = Reads.wait
+        monkeypatch.setattr(Reads, "wait", lambda self, slot: wait(self, slot) - 1)
+    stream = rows_of(np.random.default_rng(11).integers(0, KEYS, 8_000))
+    watched = started(direct, stream.schema)
+    watched.offer(stream)
+    same_rows(watched.finish(), expected([stream]))
 
 
 @pytest.mark.parametrize("read", ["mapped", "direct"])

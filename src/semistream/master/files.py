@@ -168,6 +168,11 @@ class ReadFile:
         self._handle = os.open(path, os.O_RDONLY | flags)
         self.size = os.fstat(self._handle).st_size
 
+    @property
+    def handle(self) -> int:
+        """The file's descriptor."""
+        return self._handle
+
     def mapped(self) -> pa.Buffer:
         """Give the whole content, mapped into memory."""
         if not self.size:

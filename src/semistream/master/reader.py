@@ -5,8 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from abc import ABC, abstractmethod
-from functools import partial
-from itertools import cycle, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -14,8 +13,8 @@ import pyarrow as pa
 
 from semistream.allocation import private_memory
 from semistream.errors import CorruptPageError, MasterError, OptionError
+from semistream.master.aio import Reads
 from semistream.master.files import ReadFile, held_pages
-from semistream.master.flights import Flights
 from semistream.master.format import aligned, checksum
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["PageReader", "reader_kind"]
 
 
-_MOST_THREADS = 4
 _AHEAD = 4  # runs that the operating system is told of before they are wanted
 _SAMPLE = 64  # parts
 
@@ -157,8 +155,8 @@ class _MappedReader(PageReader):
 class _DirectReader(PageReader):
     """Pages read past the operating system's cache into buffers of our own.
 
-    There is one buffer for each run that the disk buffer has room for; all but one are filled by
-    threads while a sweep's step is at work.
+    There is one buffer for each run that the disk buffer has room for; all but one are being filled
+    while a sweep's step is at work.
     """
 
     flags = os.O_DIRECT
@@ -167,16 +165,15 @@ class _DirectReader(PageReader):
         super().__init__(master, parts, run)
         size = max(1, master.statistics.largest_part * run)
         # Private memory is aligned, as O_DIRECT wants it.
-        self._buffers = [private_memory(size) for _ in range(max(1, parts // run))]
-        self._process = 0
-        self._threads: Flights
+        self._memory = [private_memory(size) for _ in range(max(1, parts // run))]
+        self._buffers = [pa.py_buffer(memory) for memory in self._memory]
+        self._in_flight: Reads | None = None
 
     @property
-    def _flights(self) -> Flights:
-        if self._process != os.getpid():  # threads do not come along into a forked process
-            self._process = os.getpid()
-            self._threads = Flights(min(_MOST_THREADS, len(self._buffers) - 1))
-        return self._threads
+    def _reads(self) -> Reads | None:
+        if len(self._buffers) > 1 and not (self._in_flight and self._in_flight.is_ours):
+            self._in_flight = Reads.open(len(self._buffers))
+        return self._in_flight
 
     @classmethod
     def open(cls, path: Path) -> ReadFile:
@@ -190,34 +187,47 @@ class _DirectReader(PageReader):
 
     @property
     def nbytes(self) -> int:
-        return sum(len(memory) for memory in self._buffers)
+        return sum(len(memory) for memory in self._memory)
 
     def _fetch(self, start: int, length: int) -> pa.Buffer:
-        return self._read(self._buffers[0], start, length)
+        return self._read(0, start, length)
 
-    def _read(self, memory: mmap.mmap, start: int, length: int) -> pa.Buffer:
-        got = self._file.read_into(memoryview(memory)[:length], start)
+    def _read(self, buffer: int, start: int, length: int) -> pa.Buffer:
+        got = self._file.read_into(memoryview(self._memory[buffer])[:length], start)
         if got != length:
             self._refuse(start + got, "is cut off")
-        return pa.py_buffer(memory)
+        return self._buffers[buffer]
 
     def sweep(self, runs: Sequence[range]) -> Iterator[list[int]]:
         """Read runs of neighbouring parts, one run a step, and the next ones meanwhile."""
-        if len(self._buffers) == 1:
+        reads = self._reads
+        if reads is None:  # one buffer, or a system without such calls
             yield from (self.addresses(run) for run in runs)
             return
-        jobs = (
-            partial(self._read_run, run, memory)
-            for run, memory in zip(runs, cycle(self._buffers), strict=False)
-        )
-        for size, addresses in self._flights.results(jobs, len(self._buffers) - 1):
-            self._count(size)
-            yield addresses
+        places, count = [self._place(run) for run in runs], len(self._buffers)
+        started = [self._start(reads, i, *places[i]) for i in range(min(count - 1, len(runs)))]
+        try:
+            for i, run in enumerate(runs):
+                data = self._landed(reads, started[i], i % count, *places[i])
+                if i + count - 1 < len(runs):  # into the buffer that is free again
+                    upcoming = i + count - 1
+                    started.append(self._start(reads, upcoming % count, *places[upcoming]))
+                self._count(places[i][1])
+                yield [content.address for content in self._cut(run, data)]
+        finally:
+            reads.wait_for_all()  # they write into the buffers
 
-    def _read_run(self, run: range, memory: mmap.mmap) -> tuple[int, list[int]]:
-        start, size = self._place(run)
-        contents = self._cut(run, self._read(memory, start, size))
-        return size, [content.address for content in contents]
+    def _start(self, reads: Reads, buffer: int, start: int, length: int) -> bool:
+        address = self._buffers[buffer].address
+        return reads.start(buffer, self._file.handle, address, length, start)
+
+    def _landed(
+        self, reads: Reads, started: bool, buffer: int, start: int, length: int
+    ) -> pa.Buffer:
+        """Wait for a read; one that was not taken, or fell short, is done again and for all."""
+        if started and reads.wait(buffer) == length:
+            return self._buffers[buffer]
+        return self._read(buffer, start, length)
 
 
 _KINDS: dict[str, type[PageReader]] = {"mapped": _MappedReader, "direct": _DirectReader}
