@@ -111,7 +111,7 @@ class Adaptive(Algorithm):
             each = Blocks.cost(master.page_schema, wanted.names)
             parts["blocks"] = each * settings["run_pages"]
         if generous and at_once is not False and flat and master.read == "mapped":
-            output = max(task.output_bytes, min(task.memory // 3, _LARGEST_OUTPUT))
+            output = max(task.output_bytes, min(task.memory // 2, _LARGEST_OUTPUT))
             rows = max(1, int(output / (28 + task.output_row)))
             cost = Lookup.cost(master, wanted.names, rows)
             if cost <= task.memory // 4:
