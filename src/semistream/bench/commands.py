@@ -137,14 +137,23 @@ def _begin(grid: Grid, earlier: Path | None) -> dict[str, Any]:
         msg = f"the code has changed since {earlier} was begun; measure all cells anew"
         raise OptionError(msg)
     resumed = [*before.get("resumed", []), datetime.now(UTC).isoformat(timespec="seconds")]
-    kept = [cell for cell in before["cells"] if _is_whole(cell, grid)]
-    return record | {"machine": before["machine"], "resumed": resumed, "cells": kept}
+    kept = [cell for cell in before["cells"] if _stays(cell, grid)]
+    both = _union(before["grid"], record["grid"])
+    return record | {"machine": before["machine"], "grid": both, "resumed": resumed, "cells": kept}
 
 
-def _is_whole(cell: dict[str, Any], grid: Grid) -> bool:
-    """Tell whether a cell has the algorithms that are asked for: they share its rounds."""
+def _union(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Give a grid of all that two runs asked for."""
+    lists = {name: value for name, value in before.items() if isinstance(value, list)}
+    more = {name: [x for x in now[name] if x not in value] for name, value in lists.items()}
+    return now | {name: value + more[name] for name, value in lists.items()}
+
+
+def _stays(cell: dict[str, Any], grid: Grid) -> bool:
+    """Tell whether a cell is not asked for, or has the algorithms that are: they share rounds."""
     measured = {*cell["rates"], *cell.get("refused", {})}
-    return measured == set(grid.algorithms_of(cell_of(cell))) and cell_of(cell) in grid.cells
+    asked = set(grid.algorithms_of(cell_of(cell)))
+    return cell_of(cell) not in grid.cells or measured == asked
 
 
 def _store(record: dict[str, Any], output: Path | None) -> None:
