@@ -48,8 +48,8 @@ class Adaptive(Algorithm):
     """Look rows up at once where pages lie in memory; else answer the hot, and sweep for the rest.
 
     A mapped master whose pages the operating system holds needs no window: rows are looked up in
-    the pages themselves, many in one compiled call, and come out in order of arrival. As soon as
-    that has to wait for the disk, and on direct reads, a cache answers the keys that are frequent
+    the pages themselves, many in one compiled call; matches come out in order of arrival. As soon
+    as that has to wait for the disk, and on direct reads, a cache answers the keys that are frequent
     for their bytes, the others wait, and a sweep brings the pages that most rows wait for.
 
     Parameters
