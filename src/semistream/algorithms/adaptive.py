@@ -49,14 +49,15 @@ class Adaptive(Algorithm):
 
     A mapped master whose pages the operating system holds needs no window: rows are looked up in
     the pages themselves, many in one compiled call; matches come out in order of arrival. As soon
-    as that has to wait for the disk, and on direct reads, a cache answers the keys that are frequent
-    for their bytes, the others wait, and a sweep brings the pages that most rows wait for.
+    as that has to wait for the disk, and on direct reads, a cache answers the keys that are
+    frequent for their bytes, the others wait, and a sweep brings the pages that most rows wait for.
 
     Parameters
     ----------
     at_once
         Whether to look rows up at once, where that is possible: on mapped pages, if the budget
-        holds a directory of them, and all columns are flat. None lets page faults decide.
+        holds a directory of them, and all columns are flat. None lets what the operating system
+        holds, and page faults, decide.
 
     Notes
     -----
