@@ -1,0 +1,1 @@
+"""All that imports pyspark: the join on Spark, sources, sinks, pipelines."""
