@@ -90,11 +90,11 @@ def _ask(executable: Path) -> Java | None:
 
 
 def read_settings(text: str) -> Java | None:
-    """Read home and version from what ``java -XshowSettings:properties`` says.
+    r"""Read home and version from what ``java -XshowSettings:properties`` says.
 
     Examples
     --------
-    >>> read_settings("java.home = /opt/jdk\\n  java.specification.version = 1.8").version
+    >>> read_settings("java.home = /opt/jdk\n  java.specification.version = 1.8").version
     8
     """
     home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
