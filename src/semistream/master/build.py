@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semistream.master.files import Draft
 from semistream.master.filter import KeyFilter, filter_words
@@ -75,8 +75,9 @@ def build_master(
     if isinstance(source, SparkDataFrame):
         from semistream.spark.build import build_from_dataframe  # noqa: PLC0415 - optional
 
+        frame: Any = source
         return build_from_dataframe(
-            source, path, key, page_bytes, filter, memory, progress or _silent
+            frame, path, key, page_bytes, filter, memory, progress or _silent
         )
     size, room = sizes(page_bytes, memory)
     rows = Rows.of(source, room)
