@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from semistream.algorithms import choose
-from semistream.errors import JoinClosedError, JoinFailedError, OptionError, SchemaError, UnreadOutputError
+from semistream.errors import (
+    JoinClosedError,
+    JoinFailedError,
+    OptionError,
+    SchemaError,
+    UnreadOutputError,
+)
 from semistream.operator import Closed
 from semistream.spec import JoinSpec
 from semistream.units import parse_bytes
@@ -102,9 +108,7 @@ class Join:
         **options: Any,  # noqa: ANN401
     ) -> None:
         spec = JoinSpec.resolve(master, stream_schema, on, how, select, prefix)
-        kind, task, plan = choose(
-            algorithm, spec, parse_bytes(memory), filter, options, shared
-        )
+        kind, task, plan = choose(algorithm, spec, parse_bytes(memory), filter, options, shared)
         self._spec, self._plan = spec, plan
         self._operator: Operator = kind.operator(task, plan, clock, _seconds(max_wait))
         self._unread: Iterator[pa.RecordBatch] | None = None

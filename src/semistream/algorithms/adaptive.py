@@ -208,9 +208,7 @@ class Adaptive(Algorithm):
 
     def _that_fit(self, begin: Rows, count: Rows, hits: Rows) -> tuple[Rows, Rows, Rows]:
         """Give the hottest values, as many as may be staged."""
-        room = (self._staging - self._staged_bytes) / (
-            self._row + self.engine.master.row_bytes
-        )
+        room = (self._staging - self._staged_bytes) / (self._row + self.engine.master.row_bytes)
         order = np.argsort(-hits / count, kind="stable")
         fit = order[np.cumsum(count[order]) <= room]
         return begin[fit], count[fit], hits[fit]

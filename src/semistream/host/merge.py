@@ -75,9 +75,7 @@ def choose_rows(
     keep = np.repeat(stays, np.diff(firsts, append=len(block)))
     kept = float(sizes[keep].sum(dtype=np.float64))
     widest = int(sizes[keep].max(initial=0)) - BESIDE if len(sizes) else 0
-    return Chosen(
-        block[keep], position[keep], counts[keep], int(kept), max(0, widest), lost * mean
-    )
+    return Chosen(block[keep], position[keep], counts[keep], int(kept), max(0, widest), lost * mean)
 
 
 def _first_of_each(
@@ -119,9 +117,7 @@ def _most_worth(
     return stays, float(worth[gone].max(initial=0.0))
 
 
-def write(
-    slot: Slot, sources: Sequence[pa.RecordBatch], chosen: Chosen
-) -> tuple[int, int] | None:
+def write(slot: Slot, sources: Sequence[pa.RecordBatch], chosen: Chosen) -> tuple[int, int] | None:
     """Write the chosen rows into a slot; give the place of the description, None without room."""
     memory = slot.begin(chosen.bytes + overhead(sources[0].num_columns))
     return None if memory is None else _Writer(memory, sources, chosen).write()

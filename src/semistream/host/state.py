@@ -170,7 +170,9 @@ class HostState:
         sources = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
         if now is not None:
             sources, hits = [now.batch, *sources], [now.hits, *hits]
-        chosen = choose_rows(sources, hits, self._sizes.slot - overhead(len(self._schema)), self._row)
+        chosen = choose_rows(
+            sources, hits, self._sizes.slot - overhead(len(self._schema)), self._row
+        )
         place = write(slot, sources, chosen) if len(chosen.block) else None
         if place is not None:
             number = max(s.number for s in self._slots) + 1
