@@ -5,6 +5,7 @@ of the master table to it.
 """
 
 from semistream.algorithms import algorithms
+from semistream.enrich import enrich
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import Master, build_master, open_master
@@ -15,6 +16,7 @@ __all__ = [
     "SemistreamError",
     "algorithms",
     "build_master",
+    "enrich",
     "open_master",
 ]
 

@@ -8,7 +8,7 @@ arrays, and a change costs a few moves of each row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     _Staged = tuple[pa.RecordBatch, npt.NDArray[np.int64], int]
 
-__all__ = ["Cache", "CacheCost"]
+__all__ = ["Cache", "CacheCost", "Held"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,31 @@ class CacheCost:
     def __call__(self, rows: int, row_bytes_in_all: float) -> float:
         """Give the bytes for so many rows of so many bytes in all."""
         return rows * self.fixed + row_bytes_in_all * self.factor
+
+
+class Held(Protocol):
+    """Join values that are held, for those who look codes up."""
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """All rows."""
+
+    @property
+    def widest(self) -> int:
+        """Bytes of the largest row."""
+
+    def __len__(self) -> int: ...
+
+    def probe(
+        self,
+        codes: npt.NDArray[np.int64],
+        cursor: tuple[int, int],
+        once: bool,
+        rows: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64],
+        hit: npt.NDArray[np.bool_],
+    ) -> tuple[int, int, int]:
+        """Look codes up; see `semistream.kernels.probe_values`."""
 
 
 class Cache:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.algorithms.base import Algorithm
-    from semistream.cache import Cache
+    from semistream.cache import Held
     from semistream.plan import Plan, Task
     from semistream.spec import JoinSpec
 
@@ -113,6 +113,11 @@ class Engine(Operator):
     def waiting(self) -> int:
         """How many rows wait for their page."""
         return self.window.waiting
+
+    def close(self) -> None:
+        """Give everything back; rows that wait are lost."""
+        self.algorithm.close()
+        vars(self).clear()  # engine and algorithm know each other: neither would go by itself
 
     # -- taking rows in ---------------------------------------------------------------------
 
@@ -324,7 +329,7 @@ class Engine(Operator):
             yield from self._emit(chunk.rows, Pairs(absent=[piece], lasting=True))
         return chunk.only(keep)
 
-    def _probe(self, chunk: Chunk, cache: Cache) -> Sifted:
+    def _probe(self, chunk: Chunk, cache: Held) -> Sifted:
         """Answer rows from the cache; return the others."""
         hit = np.zeros(len(chunk), dtype=np.bool_)
         confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)

@@ -10,7 +10,9 @@
     │   ├── MasterNotFoundError        there is none
     │   ├── FormatVersionError         it was written in another format version
     │   └── CorruptPageError           its bytes are not those that were written
+    ├── HostFolderError (OSError)      a folder for what joins share on a host cannot be used
     ├── JoinFailedError (RuntimeError) the join met an error before, and is over
+    ├── JoinClosedError (RuntimeError) the join was closed
     ├── RowTooLargeError (ValueError)  one stream row alone exceeds the window
     └── UnreadOutputError (RuntimeError)  an earlier offer was not read to its end
 """
@@ -27,6 +29,8 @@ __all__ = [
     "BudgetError",
     "CorruptPageError",
     "FormatVersionError",
+    "HostFolderError",
+    "JoinClosedError",
     "JoinFailedError",
     "MasterError",
     "MasterNotFoundError",
@@ -90,6 +94,14 @@ class FormatVersionError(MasterError):
 
 class CorruptPageError(MasterError):
     """A page's bytes are not those that were written."""
+
+
+class HostFolderError(SemistreamError, OSError):
+    """A folder for what joins share on a host cannot be used."""
+
+
+class JoinClosedError(SemistreamError, RuntimeError):
+    """The join was closed, and holds nothing any more."""
 
 
 class JoinFailedError(SemistreamError, RuntimeError):

@@ -6,20 +6,23 @@ import itertools
 import time
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from semistream.algorithms import choose
-from semistream.errors import JoinFailedError, OptionError, SchemaError, UnreadOutputError
+from semistream.errors import JoinClosedError, JoinFailedError, OptionError, SchemaError, UnreadOutputError
+from semistream.operator import Closed
 from semistream.spec import JoinSpec
 from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from semistream.host import HostShare
     from semistream.master import Master
     from semistream.metrics import Metrics
+    from semistream.operator import Operator
     from semistream.plan import MemoryUse, Plan
     from semistream.spec import On
 
@@ -56,6 +59,9 @@ class Join:
         Whether to use the master's key filter; None lets the plan decide.
     clock
         Gives the time in seconds; for tests.
+    shared
+        Where, and with how many others, this join shares ``memory`` on its host: what is warm is
+        then held once for all, and outlives them.
     **options
         Options of the algorithm.
 
@@ -92,12 +98,15 @@ class Join:
         max_wait: float | timedelta | None = None,
         filter: bool | None = None,  # noqa: A002 - the word users look for
         clock: Callable[[], float] = time.monotonic,
+        shared: HostShare | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         spec = JoinSpec.resolve(master, stream_schema, on, how, select, prefix)
-        kind, task, plan = choose(algorithm, spec, parse_bytes(memory), filter, options)
+        kind, task, plan = choose(
+            algorithm, spec, parse_bytes(memory), filter, options, shared
+        )
         self._spec, self._plan = spec, plan
-        self._operator = kind.operator(task, plan, clock, _seconds(max_wait))
+        self._operator: Operator = kind.operator(task, plan, clock, _seconds(max_wait))
         self._unread: Iterator[pa.RecordBatch] | None = None
         self._failure: BaseException | None = None
 
@@ -125,6 +134,22 @@ class Join:
     def waiting(self) -> int:
         """How many rows wait for their page."""
         return self._operator.waiting
+
+    def close(self) -> None:
+        """Give all memory back, and to the host what was learnt; drain before, or rows are lost.
+
+        A second call does nothing; metrics remain.
+        """
+        if not isinstance(self._operator, Closed):
+            operator, self._operator = self._operator, Closed(self._operator.metrics)
+            self._unread = None
+            operator.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def offer(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take a batch of the stream in; give joined batches, as many as are ready.
@@ -184,6 +209,9 @@ class Join:
 
     def _check_alive(self) -> None:
         """Refuse to go on after an error: pages or rows in the middle of work would be lost."""
+        if isinstance(self._operator, Closed):
+            msg = "this join was closed; make a new one"
+            raise JoinClosedError(msg)
         if self._failure is not None:
             msg = (
                 f"this join failed before ({self._failure!r}); what it held may be incomplete: "

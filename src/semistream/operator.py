@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from semistream.plan import MemoryUse
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
     from semistream.metrics import Metrics
-    from semistream.plan import MemoryUse
 
-__all__ = ["Operator"]
+__all__ = ["Closed", "Operator"]
 
 
 class Operator(ABC):
@@ -48,5 +49,42 @@ class Operator(ABC):
         """Answer every row that waits."""
 
     @abstractmethod
+    def close(self) -> None:
+        """Give everything back; rows that wait are lost."""
+
+    @abstractmethod
     def tick(self) -> Iterator[pa.RecordBatch]:
         """Do what is due while nothing arrives."""
+
+
+class Closed(Operator):
+    """A join that is over: it has its counters, and nothing else."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+
+    @property
+    def memory_used(self) -> MemoryUse:
+        """Nothing."""
+        return MemoryUse()
+
+    @property
+    def waiting(self) -> int:
+        """None."""
+        return 0
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Never called, as everything below: a join asks whether it is closed before."""
+        raise AssertionError
+
+    def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Iterator[pa.RecordBatch]:
+        raise AssertionError
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        raise AssertionError
+
+    def tick(self) -> Iterator[pa.RecordBatch]:
+        raise AssertionError
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -17,6 +17,7 @@ from semistream.window import RowCost
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from semistream.host.plan import Host
     from semistream.spec import JoinSpec
 
 __all__ = ["MemoryUse", "Plan", "Task", "TooSmall"]
@@ -44,6 +45,16 @@ class MemoryUse(dict[str, int]):
         """All bytes together."""
         return sum(self.values())
 
+    @property
+    def host(self) -> int:
+        """Bytes that all joins on this host hold together, each of which counts them."""
+        return sum(size for name, size in self.items() if name.startswith("host "))
+
+    @property
+    def private(self) -> int:
+        """Bytes that this join holds by itself."""
+        return self.total - self.host
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -64,18 +75,24 @@ class Plan:
     """Bytes of each component; together at most ``memory``."""
     settings: Mapping[str, int | float | str | bool] = field(default_factory=dict)
     """What the algorithm decided beside bytes: rows, pages, k, l, …"""
+    tasks: int = 1
+    """How many joins have these components; together with the host's at most ``memory``."""
+    host: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of each component that the joins on a host have together."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", MappingProxyType(dict(self.components)))
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+        object.__setattr__(self, "host", MappingProxyType(dict(self.host)))
 
     def with_settings(self, **more: float | str | bool) -> Plan:
         """Give this plan with further settings."""
         return replace(self, settings={**self.settings, **more})
 
     def __str__(self) -> str:
-        lines = [f"{self.algorithm} within {format_bytes(self.memory)}"]
-        for name, size in self.components.items():
+        tasks = f", {self.tasks} tasks with these parts each" if self.tasks > 1 else ""
+        lines = [f"{self.algorithm} within {format_bytes(self.memory)}{tasks}"]
+        for name, size in (*self.components.items(), *self.host.items()):
             lines.append(f"  {name:<9} {format_bytes(size):>8} {size / self.memory:>6.1%}")
         if self.settings:
             lines.append(", ".join(f"{name}: {value}" for name, value in self.settings.items()))
@@ -90,6 +107,8 @@ class Task:
     memory: int
     filter_words: int
     """Length of the key filter that is used, in 64-bit words."""
+    host: Host | None = None
+    """What is held together with other joins on this host, beside ``memory``."""
 
     @classmethod
     def of(cls, spec: JoinSpec, memory: int, use_filter: bool | None) -> Task:

@@ -108,6 +108,12 @@ class Router(Operator):
         """Answer every row that waits."""
         yield from self._rounds([node.drain() for node in self.nodes])
 
+    def close(self) -> None:
+        """Give everything back; rows that wait are lost."""
+        self._pool.shutdown()
+        for node in self.nodes:
+            node.close()
+
     def tick(self) -> Batches:
         """Do what is due on every node; without max_wait, one round on the next that is busy."""
         if self._max_wait is not None:

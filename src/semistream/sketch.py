@@ -17,6 +17,8 @@ __all__ = ["Sketch"]
 class Sketch:
     """Counts codes in ``size`` bytes, rounded down to a power of two; too high, never too low.
 
+    Counters that others see, too, may be given instead of a size; then a count may get lost.
+
     Four counters a code, of which only the least grow (conservative update: Estan and Varghese,
     SIGCOMM 2002). Counts end at 255; ageing halves them, as TinyLFU does (Einziger et al., TOS
     2017).
@@ -32,8 +34,10 @@ class Sketch:
     [1, 0]
     """
 
-    def __init__(self, size: int) -> None:
-        self._counters = np.zeros(1 << max(3, size.bit_length() - 1), dtype=np.uint8)
+    def __init__(self, size: int | npt.NDArray[np.uint8]) -> None:
+        if isinstance(size, int):
+            size = np.zeros(1 << max(3, size.bit_length() - 1), dtype=np.uint8)
+        self._counters = size
 
     @property
     def nbytes(self) -> int:
@@ -52,4 +56,4 @@ class Sketch:
 
     def age(self) -> None:
         """Halve all counts."""
-        self._counters >>= 1
+        np.right_shift(self._counters, 1, out=self._counters)

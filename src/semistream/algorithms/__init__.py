@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +19,27 @@ from semistream.algorithms.partition_join import PartitionJoin
 from semistream.algorithms.pcsrj import Pcsrj
 from semistream.algorithms.r_meshjoin import RMeshjoin
 from semistream.algorithms.resident import Resident
+from semistream.algorithms.shared import SharedAdaptive
 from semistream.algorithms.ssbj import Ssbj
 from semistream.algorithms.ssij import Ssij
 from semistream.algorithms.tuned_x_hybridjoin import TunedXHybridjoin
 from semistream.algorithms.x_hybridjoin import XHybridjoin
 from semistream.errors import BudgetError, OptionError
+from semistream.host.plan import Host
+from semistream.host.sizes import share
 from semistream.plan import Plan, Task, TooSmall
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from semistream.host import HostShare
     from semistream.spec import JoinSpec
 
 __all__ = ["Algorithm", "algorithms", "choose", "register"]
+
+_HOST_PARTS = (1 / 2, 1 / 4, 1 / 8)  # of the memory; the first that leaves enough for a task
+_FEW_PAGES = 4  # are held by each task: to load them costs less than to find them
 
 _REGISTRY: dict[str, type[Algorithm]] = {
     algorithm.name: algorithm
@@ -76,26 +84,63 @@ def register(algorithm: type[Algorithm]) -> type[Algorithm]:
     return algorithm
 
 
-def choose(
-    name: str, spec: JoinSpec, memory: int, use_filter: bool | None, options: Mapping[str, Any]
+def choose(  # noqa: PLR0913 - what a join is given
+    name: str,
+    spec: JoinSpec,
+    memory: int,
+    use_filter: bool | None,
+    options: Mapping[str, Any],
+    shared: HostShare | None = None,
 ) -> tuple[type[Algorithm], Task, Plan]:
     """Find an algorithm and make its plan; refuse a budget that is too small with the least."""
     algorithm = _find(name, options)
-    task = Task.of(spec, memory, use_filter)
+    if shared is not None:
+        found = _with_host(algorithm, spec, memory, use_filter, options, shared)
+        if found is not None:
+            return found
+    tasks = shared.tasks if shared else 1
+    task = Task.of(spec, memory // tasks, use_filter)
     try:
         plan = algorithm.plan(task, **options)
     except TooSmall as parts:
-        least = _least(algorithm, spec, memory, use_filter, options)
+        least = tasks * _least(algorithm, spec, memory // tasks, use_filter, options)
         msg = (
             f"memory={memory:,} bytes ({format_bytes(memory)}) is too small for {name!r}; the "
             f"least that works is {least:,} bytes ({format_bytes(least)}), for a window beside "
             f"{parts}. Smaller pages (page_bytes= of build_master) need less."
         )
         raise BudgetError(msg) from None
-    if _fits_whole(task):
+    if _fits_whole(task) and (shared is None or spec.master.pages <= _FEW_PAGES):
         whole = Resident.plan(task)
-        return Resident, task, Plan(name, memory, whole.components, whole.settings)
-    return algorithm, task, plan
+        return Resident, task, Plan(name, memory, whole.components, whole.settings, tasks)
+    return algorithm, task, replace(plan, memory=memory, tasks=tasks)
+
+
+def _with_host(  # noqa: PLR0913, PLR0917 - as `choose`
+    algorithm: type[Algorithm],
+    spec: JoinSpec,
+    memory: int,
+    use_filter: bool | None,
+    options: Mapping[str, Any],
+    shared: HostShare,
+) -> tuple[type[Algorithm], Task, Plan] | None:
+    """Plan for joins that hold what is warm together, None where that is not possible."""
+    if algorithm is not Adaptive or options.get("at_once") or spec.master.pages <= _FEW_PAGES:
+        return None
+    for part in _HOST_PARTS:
+        size, _ = share(memory, shared.tasks, part)
+        host = Host.of(spec, shared, size)
+        if host is None:
+            return None
+        each = (memory - host.sizes.total) // shared.tasks
+        task = replace(Task.of(spec, each, use_filter), host=host)
+        try:
+            plan = SharedAdaptive.plan(task, **options)
+        except TooSmall:
+            continue
+        parts = host.sizes.components
+        return SharedAdaptive, task, replace(plan, memory=memory, tasks=shared.tasks, host=parts)
+    return None
 
 
 def _find(name: str, options: Mapping[str, Any]) -> type[Algorithm]:

@@ -13,7 +13,7 @@ from semistream.allocation import take
 from semistream.blocks import Blocks
 from semistream.cache import Cache
 from semistream.errors import OptionError
-from semistream.kernels import count_waiting
+from semistream.kernels import WAITING, count_waiting
 from semistream.lookup import Lookup, page_faults
 from semistream.output import gathered_schema
 from semistream.plain import row_bytes
@@ -85,14 +85,21 @@ class Adaptive(Algorithm):
             raise OptionError.unknown("at_once", str(at_once), ("None", "True", "False"))
         for generous in (True, False):
             parts, settings = cls._components(task, at_once, generous)
-            rest = task.memory - sum(parts.values())
-            least = max(task.least_window, rest // 16)
             try:
-                return task.split(cls.name, parts, {**settings, "least_window": least})
+                return task.split(cls.name, parts, settings | cls._least_window(task, parts))
             except TooSmall:
                 if not generous:
                     raise
         raise AssertionError
+
+    @staticmethod
+    def _least_window(task: Task, parts: dict[str, int]) -> dict[str, int]:
+        rest = task.memory - sum(parts.values())
+        return {"least_window": max(task.least_window, rest // 16)}
+
+    @staticmethod
+    def _sketch_bytes(task: Task) -> int:
+        return max(8, task.memory // 32)
 
     @classmethod
     def _components(
@@ -119,32 +126,35 @@ class Adaptive(Algorithm):
                 parts |= {"output": output, "lookup": cost}
                 settings |= {"output_rows": rows} | ({"at_once": True} if at_once else {})
         each = 4 if master.index.first_part is None else 5
-        parts |= {"counters": each * master.pages + max(8, task.memory // 32)}
+        parts |= {"counters": each * master.pages + cls._sketch_bytes(task)}
         rest = task.memory - sum(parts.values())
         return {**parts, "cache": max(0, rest) // _STAGING}, settings
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        components, settings = engine.plan.components, engine.plan.settings
-        self._divided = components["window"]  # what cache and window have together
-        self._staging = components["cache"]
         page, wanted = engine.master.page_schema, gathered_schema(engine.spec)
         self._schema = pa.schema([page.field(0), *wanted])
-        self._cache = Cache(self._schema, self._divided)
+        self._staging = engine.plan.components["cache"]
         self._several = _several(engine.master)
-        self._largest_cache = self._divided - int(settings["least_window"])
+        self._counts = np.zeros(engine.master.pages, dtype=np.int32)
+        self._cut = False  # whether the last row that was collected has more pairs
+        self._make_cache(engine)
+        self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS - 1)
+        self._hand = 0
+        self._forced = bool(engine.plan.settings.get("at_once"))
+        self._faults, self._seen_pages, self._patience = page_faults(), 0, _RARE
+        self._at_once = engine.lookup is not None and self._in_memory()
+
+    def _make_cache(self, engine: Any) -> None:  # noqa: ANN401
+        self._divided = engine.plan.components["window"]  # what cache and window have together
+        self._cache = Cache(self._schema, self._divided)
+        self._largest_cache = self._divided - int(engine.plan.settings["least_window"])
         self._least_cache = min(self._divided // 32, self._largest_cache)
         self._target = min(self._divided // 4, self._largest_cache)
         self._row = self._cache.cost(1, engine.master.row_bytes)
-        self._counts = np.zeros(engine.master.pages, dtype=np.int32)
-        self._sketch = Sketch(max(8, engine.plan.memory // 32))
+        self._sketch = Sketch(self._sketch_bytes(engine.task))
         self._threshold = 1.0  # how often a row must have been asked for to be cached
         self._since = _Period()
-        self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS - 1)
-        self._hand = 0
-        self._forced = bool(settings.get("at_once"))
-        self._faults, self._seen_pages, self._patience = page_faults(), 0, _RARE
-        self._at_once = engine.lookup is not None and self._in_memory()
 
     # -- what is answered before the window -------------------------------------------------
 
@@ -179,12 +189,14 @@ class Adaptive(Algorithm):
 
     def collected(self, pairs: Pairs) -> None:
         """Stage the join values that were asked for more often than the last that had to go."""
-        if self._cache.staged_bytes >= self._staging / 2:
-            return
         window, rows = self.engine.window, np.concatenate(pairs.rows)
+        continued, self._cut = self._cut, bool(window.state[rows[-1]] == WAITING)
+        if self._staged_bytes >= self._staging / 2:
+            return
         codes = window.codes[rows]
         begin, count = _values(rows)  # one value for each window row; those at the ends may be cut
-        first = np.unique(codes[begin[1:-1]], return_index=True)[1] + 1
+        whole = begin[int(continued) : len(begin) - self._cut]
+        first = np.unique(codes[whole], return_index=True)[1] + continued
         hits = self._sketch.estimate(codes[begin[first]])
         hot = hits > self._threshold * count[first]
         if self._several is not None:
@@ -196,7 +208,7 @@ class Adaptive(Algorithm):
 
     def _that_fit(self, begin: Rows, count: Rows, hits: Rows) -> tuple[Rows, Rows, Rows]:
         """Give the hottest values, as many as may be staged."""
-        room = (self._staging - self._cache.staged_bytes) / (
+        room = (self._staging - self._staged_bytes) / (
             self._row + self.engine.master.row_bytes
         )
         order = np.argsort(-hits / count, kind="stable")
@@ -213,7 +225,14 @@ class Adaptive(Algorithm):
         index, columns = pa.array(chosen), pairs.right.arrays() if pairs.right else []
         values = [pa.array(codes[chosen]), *(take(column, index) for column in columns)]
         rows = pa.RecordBatch.from_arrays(values, schema=self._schema)
-        if self._cache.staged_bytes + self._cache.price(rows) <= self._staging:
+        self._note(rows, hits)
+
+    @property
+    def _staged_bytes(self) -> float:
+        return self._cache.staged_bytes
+
+    def _note(self, rows: pa.RecordBatch, hits: Rows) -> None:
+        if self._staged_bytes + self._cache.price(rows) <= self._staging:
             self._cache.stage(rows, hits, self.engine.metrics.rows_in)
 
     def admitting(self, chunk: Chunk) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.cache import Cache
+    from semistream.cache import Held
     from semistream.operator import Operator
     from semistream.output import Pairs
     from semistream.plan import Plan, Task
@@ -75,7 +75,7 @@ class Algorithm(ABC):
         return GONE
 
     @property
-    def cache(self) -> Cache | None:
+    def cache(self) -> Held | None:
         """Master rows that answer stream rows before they enter the window."""
         return None
 
@@ -110,6 +110,9 @@ class Algorithm(ABC):
     def iterated(self) -> int:
         """Note that a round is over; give the end of the window's rows that leave now."""
         return 0
+
+    def close(self) -> None:
+        """Note that the join is over."""
 
     def memory_used(self) -> dict[str, int]:
         """Give the bytes of the components that are the algorithm's own."""

@@ -1,0 +1,95 @@
+"""ADAPTIVE where several joins on a host hold what is warm together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from semistream.algorithms.adaptive import Adaptive
+from semistream.cache import CacheCost
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from semistream.host.state import HostState
+    from semistream.plan import Task
+    from semistream.sketch import Sketch
+    from semistream.window import Chunk
+
+__all__ = ["SharedAdaptive"]
+
+
+class SharedAdaptive(Adaptive):
+    """Adaptive whose hot set and sketch are the host's: they outlive the join, and its process.
+
+    What the plan leaves to the window stays the window's. The host's state is opened when a row
+    comes that is not looked up at once.
+    """
+
+    @staticmethod
+    def _least_window(task: Task, parts: dict[str, int]) -> dict[str, int]:  # noqa: ARG004
+        return {}  # all of it: nothing moves
+
+    @staticmethod
+    def _sketch_bytes(task: Task) -> int:  # noqa: ARG004 - it is the host's
+        return 0
+
+    def _make_cache(self, engine: Any) -> None:  # noqa: ANN401
+        self._host: HostState | None = None
+        self._counted = 0
+        self._row = CacheCost.of(self._schema)(1, engine.master.row_bytes)
+
+    @property
+    def host(self) -> HostState:
+        """The state that all joins on this host share."""
+        if self._host is None:
+            self._host = self.engine.task.host.open()
+        return self._host
+
+    @property
+    def cache(self) -> Any:  # noqa: ANN401 - a `Held`
+        """The newest hot set on this host; the engine asks before each chunk, and only then."""
+        return self.host.newest()
+
+    @property
+    def _sketch(self) -> Sketch:
+        return self.host.sketch
+
+    @property
+    def _threshold(self) -> float:
+        return self.host.threshold
+
+    @property
+    def _staged_bytes(self) -> float:
+        return 0.0  # they are the host's at once
+
+    def _note(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64]) -> None:
+        self.host.stage(rows, hits)
+
+    def admitting(self, chunk: Chunk) -> None:
+        """Count keys that the hot set did not have."""
+        self._sketch.add(chunk.codes)
+
+    def admitted(self) -> None:
+        """Make the next hot set, if there is enough for it."""
+        self._count()
+        self.host.publish()
+
+    def _count(self) -> None:
+        rows = self.engine.metrics.rows_in
+        self.host.count(rows - self._counted)
+        self._counted = rows
+
+    def close(self) -> None:
+        """Leave to the others what was learnt."""
+        if self._host is not None:
+            self._count()
+            self._host.publish()
+            self._host.close()
+
+    def memory_used(self) -> dict[str, int]:
+        """Give the bytes of counters, and of all that the host holds."""
+        several = 0 if self._several is None else self._several.nbytes
+        used = {"counters": self._counts.nbytes + several}
+        return used | (self._host.memory_used if self._host else {})

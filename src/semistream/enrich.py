@@ -1,0 +1,115 @@
+"""`enrich`: the join on a Spark DataFrame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from semistream.errors import SemistreamError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from semistream.master import Master
+    from semistream.spec import On
+
+__all__ = ["enrich"]
+
+
+def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
+    df: DataFrame,
+    master: Master | str | os.PathLike[str],
+    *,
+    on: On,
+    how: str = "inner",
+    memory: int | str = "256MB",
+    algorithm: str = "adaptive",
+    select: Sequence[str] | None = None,
+    prefix: str = "",
+    partition: str = "auto",
+    transfer: str = "auto",
+    localize: bool | str = False,
+    read: str = "mapped",
+    name: str | None = None,
+    tasks: int | None = None,
+    check: bool = True,
+    **options: Any,  # noqa: ANN401
+) -> DataFrame:
+    """Join a DataFrame, streaming or not, with a master table, within a budget of bytes.
+
+    Gives an ordinary DataFrame: the stream's columns, then the master's without its key. Nothing
+    waits across micro-batches, so that output is as exactly-once as its sink.
+
+    Parameters
+    ----------
+    df
+        The stream, or a batch of it: the same line serves a backfill.
+    master
+        The master table: its path, which all executors share, or an opened one.
+    on
+        The key: a column that both sides have, a list of them, or a mapping from the stream's
+        names to the master's.
+    how
+        ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``; Spark's synonyms are known.
+    memory
+        The budget of an executor, divided among the tasks that it runs at once.
+    algorithm
+        One of `algorithms`.
+    select
+        The master columns that come out; no other is read. All but the key if not given.
+    prefix
+        Put before the names of the master's columns.
+    partition
+        ``"key"`` routes rows so that a page is read by one task, ``"none"`` joins them where they
+        are, ``"auto"`` chooses, and says why in the log.
+    transfer
+        What passes through Python: ``"keys"`` alone, where a row has one answer, or ``"rows"``.
+        ``"auto"`` chooses.
+    localize
+        Whether hosts keep a copy on their own disk, as object stores need it; a size such as
+        ``"50GB"`` limits the copies of all masters on a host (True is 100 GB).
+    read
+        ``"mapped"`` or ``"direct"``: see `open_master`.
+    name
+        Names the enrichment in metrics; the name of the master's folder if not given.
+    tasks
+        How many tasks an executor runs at once; asked of Spark if not given.
+    check
+        Whether to look, in a small job, if every executor can read the master.
+    **options
+        Options of the algorithm.
+
+    Examples
+    --------
+    ::
+
+        sales = spark.readStream.schema("sale long, product_id long").parquet("sales")
+        enriched = ss.enrich(sales, "products.master", on="product_id", how="left", memory="256MB")
+        enriched.writeStream.option("checkpointLocation", "checkpoint").start("warehouse")
+    """
+    try:
+        from semistream.spark.enrichment import Wish, enriched  # noqa: PLC0415 - pyspark is an extra
+    except ModuleNotFoundError as error:
+        if error.name not in {"pyspark", "pandas"}:
+            raise
+        msg = f"enrich needs {error.name}: pip install 'semistream[spark]'"
+        raise SemistreamError(msg) from None
+    wish = Wish(
+        on=on,
+        how=how,
+        memory=memory,
+        algorithm=algorithm,
+        select=select,
+        prefix=prefix,
+        partition=partition,
+        transfer=transfer,
+        localize=localize,
+        read=read,
+        name=name,
+        tasks=tasks,
+        check=check,
+        options=options,
+    )
+    return enriched(df, master, wish)

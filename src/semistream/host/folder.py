@@ -1,0 +1,164 @@
+"""Folders and files that processes of one user share, with locks that die with their process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import xxhash
+
+from semistream.errors import HostFolderError
+
+__all__ = ["Handle", "boot", "default_root", "open_folder", "sweep_folder"]
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, which no one else may enter
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_TRIES = 200  # of a millisecond each
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def default_root() -> Path:
+    """Give the folder for state on this host: in memory, where the system has such a place.
+
+    Examples
+    --------
+    >>> default_root().name.startswith("semistream-")
+    True
+    """
+    usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK)
+    return (_MEMORY if usable else Path(tempfile.gettempdir())) / f"semistream-{os.getuid()}"
+
+
+@cache
+def boot() -> int:
+    """Give a number of this run of the operating system.
+
+    What was written to a disk before the last one ended may be there in part only.
+    """
+    return xxhash.xxh3_64_intdigest(_BOOT.read_bytes()) if _BOOT.exists() else 1
+
+
+class Handle:
+    """An open file or folder; its lock goes with it."""
+
+    def __init__(self, path: Path, flags: int = _OPEN) -> None:
+        self.number = -1
+        self.number, self._owner = os.open(path, flags, 0o600), os.getpid()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was opened by this process, not by the one that this was forked from."""
+        return os.getpid() == self._owner
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self.number).st_size
+
+    def lock(self, alone: bool = False) -> bool:
+        """Take the lock, if that is possible at once."""
+        try:
+            fcntl.flock(self.number, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def wait_for_lock(self, alone: bool = False) -> bool:
+        """Take the lock, unless someone keeps it for long."""
+        for _ in range(_TRIES):
+            if self.lock(alone):
+                return True
+            time.sleep(0.001)
+        return False
+
+    def unlock(self) -> None:
+        """Give the lock back; mappings of the file would keep it when this is closed."""
+        if self.is_ours:  # else the lock is that of the process we were forked from
+            fcntl.flock(self.number, fcntl.LOCK_UN)
+
+    def reserve(self, size: int) -> bool:
+        """Give the file so many bytes or more, if the file system has them.
+
+        A mapped byte that the file system cannot keep would end the process (SIGBUS).
+        """
+        try:
+            os.posix_fallocate(self.number, 0, size)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Unlock and close."""
+        if self.number >= 0:
+            self.unlock()
+            os.close(self.number)
+        self.number = -1
+
+    __del__ = close
+
+
+def _own(folder: Path) -> Path:
+    """Make a folder that no one else may enter; refuse one that is not so."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        msg = (
+            f"{folder} is not a folder of this user alone (user {os.getuid()}, mode 0700), so what "
+            "is in it cannot be trusted: remove it, or name another folder in HostShare(root=…)"
+        )
+        raise HostFolderError(msg)
+    return folder
+
+
+def open_folder(root: Path, name: str) -> tuple[Path, Handle]:
+    """Open the folder of one state, made where there is none; it is not swept while it is open."""
+    folder = _own(root) / name
+    for _ in range(_TRIES):
+        if not folder.exists():
+            sweep_folder(root)
+        handle = Handle(_own(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if handle.wait_for_lock() and _is_still(folder, handle):
+            os.utime(handle.number)
+            return folder, handle
+    msg = f"{folder} is being removed again and again; name another folder in HostShare(root=…)"
+    raise HostFolderError(msg)
+
+
+def _is_still(folder: Path, handle: Handle) -> bool:
+    try:
+        return os.path.samestat(folder.stat(), os.fstat(handle.number))
+    except FileNotFoundError:
+        return False
+
+
+def sweep_folder(root: str | os.PathLike[str], days: float = 1.0) -> int:
+    """Remove the state that no process uses and none has used for so many days; give how many.
+
+    Examples
+    --------
+    >>> sweep_folder("/no/such/folder")
+    0
+    """
+    if not Path(root).is_dir():
+        return 0
+    return sum(_swept(folder, days) for folder in _own(Path(root)).iterdir())
+
+
+def _swept(folder: Path, days: float) -> bool:
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    try:
+        handle = Handle(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        idle = time.time() - os.fstat(handle.number).st_mtime
+        if idle < days * 86_400 or not handle.lock(alone=True):
+            return False
+        shutil.rmtree(folder)
+    except FileNotFoundError:  # someone else was faster
+        return False
+    return True

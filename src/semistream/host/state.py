@@ -1,0 +1,189 @@
+"""What one join sees of a host's state: the newest hot set, and a way to make a newer one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from semistream.host.common import Common
+from semistream.host.folder import open_folder
+from semistream.host.merge import choose_rows, write
+from semistream.host.sizes import BESIDE, least_row, overhead
+from semistream.host.slot import Slot
+from semistream.plain import row_width
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from semistream.host.sizes import HostSizes
+    from semistream.host.slot import Generation
+    from semistream.master import Master
+
+__all__ = ["HostState", "Warm"]
+
+_FORMAT = 1
+_PERIOD = 10  # times as many stream rows as there is room for: then counts are halved
+_LEAST_PERIOD = 1024
+
+
+@dataclass(frozen=True)
+class Warm:
+    """What is held warm: of which master, which columns, and whether one row a key is enough."""
+
+    master: Master
+    schema: pa.Schema
+    """The code, then the columns that output needs."""
+    once: bool
+
+    def name(self, sizes: HostSizes) -> str:
+        """Give the name of the folder in which all joins of the same kind meet."""
+        schema = self.schema.remove_metadata().serialize().to_pybytes().hex()
+        parts = [_FORMAT, str(self.master.path.resolve()), schema, self.once, sizes.components]
+        return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of an average row, as far as is known."""
+        varies = any(row_width(kind) is None for kind in self.schema.types)
+        return self.master.row_bytes if varies else least_row(self.schema)
+
+    @property
+    def snapshot(self) -> int:
+        """A number for the content of the master."""
+        return xxhash.xxh3_64_intdigest(self.master.snapshot.encode())
+
+
+class HostState:
+    """The state that all joins of one kind have on a host.
+
+    Parameters
+    ----------
+    root
+        The folder of all states.
+    warm
+        What is held.
+    sizes
+        The bytes that it may have; part of its name, so that all who meet there agree.
+    """
+
+    def __init__(self, root: Path, warm: Warm, sizes: HostSizes) -> None:
+        self._schema, self._snapshot, self._sizes = warm.schema, warm.snapshot, sizes
+        folder, self._folder = open_folder(root, warm.name(sizes))
+        self._common = Common(folder / "common", sizes)
+        self._slots = [Slot(folder / name) for name in ("a", "b")]
+        self._now: Generation | None = None
+        self._row = warm.row_bytes + BESIDE
+        self._staged_schema = pa.schema([pa.field("", pa.uint32()), *warm.schema])
+        self.sketch = self._common.sketch
+
+    @property
+    def memory_used(self) -> dict[str, int]:
+        """Bytes of the files, whoever caused them."""
+        return {
+            "host cache": sum(slot.nbytes for slot in self._slots),
+            "host staged": self._sizes.staged,
+            "host counters": self._common.nbytes - self._sizes.staged,
+        }
+
+    @property
+    def threshold(self) -> float:
+        """How often a row must have been asked for, to be held."""
+        return self._common.threshold
+
+    def newest(self) -> Generation | None:
+        """Move on to the newest hot set; the one before may be overwritten from now on."""
+        if not self._folder.is_ours:
+            return None  # locks are those of the process that this was forked from
+        numbers = [slot.number_of(self._snapshot) for slot in self._slots]
+        if max(numbers) > (self._now.number if self._now else 0):
+            newest = self._slots[numbers.index(max(numbers))]
+            found = newest.read(self._schema, self._snapshot)
+            if found is not None:
+                self._leave()
+                self._now = found
+        return self._now
+
+    def _leave(self) -> None:
+        if self._now is not None:
+            self._now.leave()
+        self._now = None
+
+    def count(self, rows: int) -> None:
+        """Note stream rows; let all counts age when it is time."""
+        self._common.count(rows)
+        room = max(_LEAST_PERIOD, self._sizes.slot / self._row)
+        if self._common.rows > _PERIOD * room and self._common.lock():
+            if self._common.rows > _PERIOD * room:  # no one else was faster
+                self._age()
+            self._common.unlock()
+
+    def _age(self) -> None:
+        now = self.newest()
+        if now is not None:
+            np.right_shift(now.hits, 1, out=now.hits)
+        self._common.age()
+
+    def stage(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64]) -> None:
+        """Note rows, whole join values, for the next hot set, unless someone is making it."""
+        if self._folder.is_ours and self._common.lock():
+            columns = [pa.array(hits.astype(np.uint32)), *rows.columns]
+            staged = pa.RecordBatch.from_arrays(columns, schema=self._staged_schema)
+            self._common.stage(staged, self._snapshot)
+            self._common.unlock()
+
+    def publish(self) -> None:
+        """Make the next hot set if it is worth it, and no one else does; move on to it."""
+        enough = self._common.staged_bytes >= self._enough()
+        if enough and self._folder.is_ours and self._common.lock():
+            try:
+                self._publish()
+            finally:
+                self._common.unlock()
+            self.newest()
+
+    def _enough(self) -> int:
+        """Give how many bytes are worth a new generation, which costs as much as it has rows."""
+        held = len(self._now) * self._row if self._now else 0.0
+        return int(max(self._sizes.staged / 16, min(held / 16, self._sizes.staged / 2)))
+
+    def _publish(self) -> None:
+        """Make a new generation of the newest one and the rows on their way, if a slot is free."""
+        now = self.newest()
+        free = sorted((s for s in self._slots if not now or s is not now.slot), key=_number)
+        for slot in free if self._common.staged_bytes else ():
+            if slot.file.lock(alone=True):
+                try:
+                    self._make(slot, now)
+                finally:
+                    slot.file.unlock()
+                return
+
+    def _make(self, slot: Slot, now: Generation | None) -> None:
+        staged = list(self._common.staged(self._staged_schema, self._snapshot))
+        hits = [batch.column(0).to_numpy() for batch in staged]
+        sources = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
+        if now is not None:
+            sources, hits = [now.batch, *sources], [now.hits, *hits]
+        chosen = choose_rows(sources, hits, self._sizes.slot - overhead(len(self._schema)), self._row)
+        place = write(slot, sources, chosen) if len(chosen.block) else None
+        if place is not None:
+            number = max(s.number for s in self._slots) + 1
+            slot.finish(self._snapshot, number, *place)
+            self._common.threshold = max(1.0, min(chosen.lost, 254.0))
+            self._common.clear()
+
+    def close(self) -> None:
+        """Give all locks back; the files stay."""
+        self._leave()
+        for file in (self._common, *(slot.file for slot in self._slots), self._folder):
+            file.close()
+
+
+def _number(slot: Slot) -> int:
+    return slot.number

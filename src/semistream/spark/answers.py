@@ -1,0 +1,104 @@
+"""Answers in the order of the questions: what a scalar UDF owes Spark."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.spark.types import transferred
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from semistream.join import Join
+
+__all__ = ["Answers"]
+
+
+class Answers:
+    """Puts joined rows back into the order in which their keys came.
+
+    A join that looks rows up at once answers a batch when it comes. Else rows wait, and answers are
+    collected until so many keys have come that the room for answers is full.
+
+    Parameters
+    ----------
+    join
+        Takes ``ROW`` and the keys; ``inner`` on a master with unique keys, or ``semi``.
+    stream
+        The schema of these: ``ROW``, then the keys.
+    room
+        Bytes that answers which are not complete may have.
+    """
+
+    def __init__(self, join: Join, stream: pa.Schema, room: int) -> None:
+        self._join, self._stream, self._room = join, stream, room
+        self._fields = list(join.schema)[len(stream) :]
+        self._targets = [transferred(field) for field in self._fields]
+        self._sizes: deque[int] = deque()
+        self._parts: list[pa.RecordBatch] = []
+        self._asked = 0
+
+    def add(self, keys: Sequence[pa.Array]) -> Iterator[pa.Array]:
+        """Take a batch of keys; give the answers that are ready, one array a batch."""
+        size = len(keys[0])
+        numbers = pa.array(np.arange(self._asked, self._asked + size, dtype=np.int32))
+        typed = [key.cast(f.type) for key, f in zip(keys, list(self._stream)[1:], strict=True)]
+        batch = pa.RecordBatch.from_arrays([numbers, *typed], schema=self._stream)
+        self._parts += self._join.offer(batch)
+        self._sizes.append(size)
+        self._asked += size
+        if not self._join.waiting or self._held >= self._room:
+            yield from self.finish()
+
+    @property
+    def _held(self) -> int:
+        """Bytes of the answers so far, and of those that wait, if they are alike."""
+        held = sum(int(part.get_total_buffer_size()) for part in self._parts)
+        ready = sum(int(part.num_rows) for part in self._parts)
+        return held * self._asked // max(1, ready)
+
+    def finish(self) -> Iterator[pa.Array]:
+        """Give all answers that are owed."""
+        self._parts += self._join.drain()
+        answers, start = self._in_order(), 0
+        while self._sizes:
+            size = self._sizes.popleft()
+            yield answers.slice(start, size)
+            start += size
+        self._asked = 0
+
+    def _in_order(self) -> pa.Array:
+        parts, self._parts = self._parts, []
+        rows = np.concatenate([part.column(0).to_numpy() for part in parts] or [_NONE])
+        found = np.zeros(self._asked, dtype=np.bool_)
+        found[rows] = True
+        if not self._fields:
+            return pa.array(found)
+        columns = [self._column(parts, i, rows, found) for i in range(len(self._fields))]
+        names = [field.name for field in self._fields]
+        mask = None if found.all() else pa.array(~found)
+        return pa.StructArray.from_arrays(columns, names=names, mask=mask)
+
+    def _column(
+        self,
+        parts: list[pa.RecordBatch],
+        number: int,
+        rows: np.ndarray[tuple[int], np.dtype[np.int32]],
+        found: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    ) -> pa.Array:
+        if not len(rows):
+            return pa.nulls(len(found), self._targets[number])
+        pieces = [part.column(len(self._stream) + number) for part in parts]
+        column = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+        if len(rows) < len(found) or (np.diff(rows) < 0).any():
+            where = np.zeros(len(found), dtype=np.int32)  # what absent rows take is masked
+            where[rows] = np.arange(len(rows), dtype=np.int32)
+            column = column.take(pa.array(where))
+        return column.cast(self._targets[number])
+
+
+_NONE = np.empty(0, dtype=np.int32)

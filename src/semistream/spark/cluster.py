@@ -1,0 +1,103 @@
+"""What is known of the executors before a query starts: how many tasks, how much memory."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from semistream.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+__all__ = ["context_of", "executors", "memory_warning", "setting", "tasks_at_once"]
+
+WORKER = 160 << 20
+"""Bytes that a Python worker needs before it holds a row: interpreter, pyarrow, numba, kernels."""
+
+_LEAST_OVERHEAD = 384 << 20
+
+
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """Give the session's context; over Spark Connect there is none."""
+    return None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
+
+
+def setting(spark: SparkSession, name: str, default: str = "") -> str:
+    """Give a setting of the session or of its cluster."""
+    context = context_of(spark)
+    if context is not None:
+        return context.getConf().get(name, default) or default
+    try:
+        return spark.conf.get(name, default) or default
+    except PySparkException:  # the server does not tell it
+        return default
+
+
+def executors(spark: SparkSession) -> int:
+    """Give how many executors there are now; one where that is not known."""
+    context = context_of(spark)
+    if context is None:
+        return 1
+    known = context._jsc.sc().getExecutorMemoryStatus().size()  # noqa: SLF001 - the one way
+    return max(1, known - 1) if not is_local(spark) else 1
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether tasks run in the driver's own process."""
+    return re.fullmatch(r"local(\[.*\])?", setting(spark, "spark.master", "local")) is not None
+
+
+def tasks_at_once(spark: SparkSession) -> int:
+    """Give how many tasks an executor runs at once.
+
+    A standalone cluster gives an executor all cores of its worker unless told otherwise; then the
+    mean is taken.
+    """
+    a_task = int(setting(spark, "spark.task.cpus", "1"))
+    cores = setting(spark, "spark.executor.cores")
+    local_cluster = re.fullmatch(r"local-cluster\[\d+,\s*(\d+),.*", setting(spark, "spark.master"))
+    if local_cluster:
+        cores = local_cluster[1]
+    context = context_of(spark)
+    if not cores or is_local(spark):
+        in_all = context.defaultParallelism if context is not None else 1
+        cores = str(math.ceil(in_all / executors(spark)))
+    return max(1, int(cores) // a_task)
+
+
+def memory_warning(spark: SparkSession, memory: int, tasks: int) -> str | None:
+    """Say which setting is too small for the workers and their budget, if one is."""
+    if is_local(spark):
+        return None
+    needed = memory + tasks * WORKER
+    name, room = _room(spark)
+    if needed <= room:
+        return None
+    return (
+        f"enrich needs {format_bytes(needed)} beside the JVM in each executor: "
+        f"memory={format_bytes(memory)}, and {format_bytes(WORKER)} for each of {tasks} Python "
+        f"workers; there are {format_bytes(room)}. Set {name}={math.ceil(needed / 2**20)}m or more."
+    )
+
+
+def _room(spark: SparkSession) -> tuple[str, int]:
+    """Give the setting that bounds Python workers, and its bytes."""
+    limited = setting(spark, "spark.executor.pyspark.memory")
+    if limited:
+        return "spark.executor.pyspark.memory", _mebibytes(limited)
+    overhead = setting(spark, "spark.executor.memoryOverhead")
+    if overhead:
+        return "spark.executor.memoryOverhead", _mebibytes(overhead)
+    factor = float(setting(spark, "spark.executor.memoryOverheadFactor", "0.1"))
+    heap = _mebibytes(setting(spark, "spark.executor.memory", "1g"))
+    return "spark.executor.memoryOverhead", max(_LEAST_OVERHEAD, int(factor * heap))
+
+
+def _mebibytes(size: str) -> int:
+    """Read a size as Spark does: a number without unit is in MiB."""
+    return parse_bytes(f"{size}MB" if size.isdigit() else size)

@@ -1,0 +1,115 @@
+"""From the arguments of `enrich` to a DataFrame: everything is checked before a row flows."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from semistream.master import Master
+from semistream.spark import cluster
+from semistream.spark.job import Copies, Job
+from semistream.spark.plan import Setting, choose_partition, choose_transfer
+from semistream.spark.probe import probe
+from semistream.spark.route import routed
+from semistream.spark.transfer import by_keys, by_rows
+from semistream.spark.types import arrow_schema
+from semistream.spark.watch import reports_of
+from semistream.spark.worker import opened
+from semistream.units import parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from semistream.spec import On
+
+__all__ = ["Wish", "enriched"]
+
+log = logging.getLogger(__name__)
+
+_COPIES = "100GB"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The arguments of `semistream.enrich`, as they were given."""
+
+    on: On
+    how: str
+    memory: int | str
+    algorithm: str
+    select: Sequence[str] | None
+    prefix: str
+    partition: str
+    transfer: str
+    localize: bool | str
+    read: str
+    name: str | None
+    tasks: int | None
+    check: bool
+    options: dict[str, Any]
+
+
+def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> DataFrame:
+    """Give the DataFrame joined as wished."""
+    spark, job = df.sparkSession, _job(df, master, wish)
+    table = opened(job)
+    job = job.resolved(table, wish.on, wish.select)
+    if warning := cluster.memory_warning(spark, job.memory, job.tasks):
+        warnings.warn(warning, stacklevel=3)
+    everywhere = job.tasks * cluster.executors(spark)
+    hosts = probe(spark, job) if wish.check else None
+    setting = Setting(table, job.how, job.algorithm, everywhere, hosts)
+    transfer = choose_transfer(wish.transfer, setting)
+    partition = choose_partition(wish.partition, setting)
+    log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
+    if partition.value == "key":
+        df = routed(df, job, everywhere)
+    send = by_keys if transfer.value == "keys" else by_rows
+    return send(df, job, reports_of(spark), table.schema)
+
+
+def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> Job:
+    """Give the job as far as it does not depend on the master."""
+    path: str | os.PathLike[str]
+    path, read = (master.path, master.read) if isinstance(master, Master) else (master, wish.read)
+    return Job(
+        name=_unique(wish.name or PurePath(path).name),
+        path=_absolute(os.fspath(path)),
+        read=read,
+        stream=arrow_schema(df.schema),
+        how=wish.how,
+        prefix=wish.prefix,
+        memory=parse_bytes(wish.memory),
+        tasks=wish.tasks or cluster.tasks_at_once(df.sparkSession),
+        algorithm=wish.algorithm,
+        options=wish.options,
+        copies=_copies(wish.localize),
+    )
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).absolute())
+
+
+def _copies(localize: bool | str) -> Copies | None:
+    if localize is False:
+        return None
+    return Copies(None, parse_bytes(_COPIES if localize is True else localize, "localize"))
+
+
+_names: dict[str, itertools.count[int]] = {}
+
+
+def _unique(name: str) -> str:
+    """Give a name that no other enrichment of this process has."""
+    plain = re.sub(r"\W+", "_", name) or "master"
+    number = next(_names.setdefault(plain, itertools.count(1)))
+    return plain if number == 1 else f"{plain}_{number}"

@@ -1,0 +1,109 @@
+"""What a task must know to do its part of an enrichment; it travels to the workers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from semistream.algorithms import choose
+from semistream.join import Join
+from semistream.spec import JoinSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from semistream.master import Master
+    from semistream.spec import On
+
+__all__ = ["ROW", "Copies", "Job", "shape_of"]
+
+
+ROW = "__row"
+"""The column that numbers rows where only their keys pass through Python."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies of masters on a host's own disk."""
+
+    folder: str | None
+    """Where they are; None is the host's folder for temporary files."""
+    limit: int
+    """Bytes that all of them may have."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One enrichment, as its tasks see it."""
+
+    name: str
+    """Names the enrichment in metrics and messages."""
+    path: str
+    """The master's folder, as executors see it."""
+    read: str
+    stream: pa.Schema
+    """The columns that pass through Python."""
+    how: str
+    prefix: str
+    memory: int
+    """The budget of an executor."""
+    tasks: int
+    """How many tasks an executor runs at once."""
+    algorithm: str
+    options: dict[str, Any]
+    copies: Copies | None
+    """Where hosts keep copies of the master, if they do."""
+    on: dict[str, str] = field(default_factory=dict)
+    """Stream column → master column."""
+    select: tuple[str, ...] = ()
+    shape: str = ""
+    """A fingerprint of the master's columns and key."""
+    scalar: bool = False
+    """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
+
+    def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
+        """Give the job with what follows from the master, if all goes together and fits."""
+        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix)
+        choose(self.algorithm, spec, self.memory // self.tasks, None, self.options)
+        return replace(
+            self,
+            how=spec.how,
+            on=dict(zip(spec.stream_keys, master.key, strict=True)),
+            select=spec.payload,
+            shape=shape_of(master),
+        )
+
+    def keys_only(self) -> Job:
+        """Give the job of a scalar function: rows are numbered, absent ones are left out."""
+        row = pa.field(ROW, pa.int32(), nullable=False)
+        stream = pa.schema([row, *(self.stream.field(name) for name in self.on)])
+        how = "inner" if self.how in {"inner", "left"} else "semi"
+        return replace(self, stream=stream, how=how, scalar=True)
+
+    @property
+    def room_for_answers(self) -> int:
+        """Bytes of a task for answers that are not in order yet, and a copy of them."""
+        return self.memory // self.tasks // 4 if self.scalar else 0
+
+    def join(self, master: Master) -> Join:
+        """Make a task's join."""
+        return Join(
+            master,
+            self.stream,
+            on=self.on,
+            how=self.how,
+            memory=self.memory // self.tasks - self.room_for_answers,
+            algorithm=self.algorithm,
+            select=self.select if self.how in {"inner", "left"} else None,
+            prefix=self.prefix,
+            **self.options,
+        )
+
+
+def shape_of(master: Master) -> str:
+    """Give a fingerprint of a master's columns and key: a query expects the one it began with."""
+    told = master.schema.remove_metadata().serialize().to_pybytes() + repr(master.key).encode()
+    return hashlib.blake2b(told, digest_size=8).hexdigest()

@@ -1,0 +1,144 @@
+"""Copies of masters on a host's own disk, fetched once and shared by its workers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyarrow import fs
+
+from semistream.errors import BudgetError, MasterError, MasterNotFoundError
+from semistream.master.format import MANIFEST, Manifest
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from semistream.spark.job import Copies
+
+__all__ = ["local_copy"]
+
+_AFRESH = 10.0  # seconds after which the source is asked again whether it was built anew
+_asked: dict[tuple[str, Copies], tuple[float, str]] = {}
+_in_use: dict[Path, int] = {}
+
+
+def local_copy(source: str, copies: Copies) -> str:
+    """Give the folder of a copy of the master at ``source``, a path or an URI, and keep it in use.
+
+    Whoever comes first on a host fetches it, others wait. Copies that no process uses go, the
+    longest unused first, as far as the limit asks; earlier ones of the same master go at once.
+    """
+    known = _asked.get((source, copies))
+    if known is None or time.monotonic() - known[0] > _AFRESH:
+        known = _asked[source, copies] = time.monotonic(), str(_fetched(source, copies))
+    return known[1]
+
+
+def _fetched(source: str, copies: Copies) -> Path:
+    system, path = _file_system(source)
+    manifest = _manifest(system, path, source)
+    folder = Path(copies.folder or Path(tempfile.gettempdir()) / f"semistream-{os.getuid()}")
+    copy = folder / "masters" / manifest.files
+    copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _alone(copy.parent):
+        if not (copy / MANIFEST).exists():
+            size = sum(system.get_file_info(f"{path}/{name}").size or 0 for name in manifest.names)
+            _make_room(copy.parent, size, copies.limit, source)
+            _copy(system, path, manifest, copy)
+        _use(copy)
+    return copy
+
+
+def _file_system(source: str) -> tuple[fs.FileSystem, str]:
+    if "://" not in source:
+        return fs.LocalFileSystem(), str(Path(source).resolve())
+    system, path = fs.FileSystem.from_uri(source)
+    return system, path
+
+
+def _manifest(system: fs.FileSystem, path: str, source: str) -> Manifest:
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            _copy_file(system, f"{path}/{MANIFEST}", Path(scratch) / MANIFEST)
+        except FileNotFoundError:
+            msg = f"{source}: there is no master table (no {MANIFEST}); see build_master"
+            raise MasterNotFoundError(msg) from None
+        return Manifest.load(Path(scratch))
+
+
+def _copy(system: fs.FileSystem, path: str, manifest: Manifest, copy: Path) -> None:
+    """Copy under another name, and rename: a copy is whole or not there."""
+    draft = copy.with_name(f".draft-{copy.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    try:
+        for name in [*manifest.names, MANIFEST]:
+            _copy_file(system, f"{path}/{name}", draft / name)
+        if Manifest.load(draft).files != manifest.files:
+            msg = f"{path}: the master was built anew while it was copied"
+            raise MasterError(msg)  # Spark tries again
+        draft.rename(copy)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy_file(system: fs.FileSystem, source: str, target: Path) -> None:
+    with system.open_input_stream(source) as reading, target.open("wb") as writing:
+        shutil.copyfileobj(reading, writing, 8 << 20)
+
+
+def _make_room(folder: Path, size: int, limit: int, source: str) -> None:
+    if size > limit:
+        msg = (
+            f"a local copy of {source} needs {format_bytes(size)}, the limit is "
+            f"{format_bytes(limit)}; give localize='{format_bytes(size + (1 << 30))}' or more"
+        )
+        raise BudgetError(msg)
+    copies = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    copies.sort(key=lambda p: p.stat().st_mtime)
+    held = {p: sum(f.stat().st_size for f in p.iterdir()) for p in copies}
+    for old in copies:
+        if sum(held.values()) + size <= limit:
+            return
+        if _unused(old):
+            shutil.rmtree(old)
+            del held[old]
+
+
+def _use(copy: Path) -> None:
+    """Hold a lock as long as this process lives, so that no other removes the copy."""
+    if copy not in _in_use:
+        _in_use[copy] = os.open(copy, os.O_RDONLY)
+        fcntl.flock(_in_use[copy], fcntl.LOCK_SH)
+    os.utime(copy)
+
+
+def _unused(copy: Path) -> bool:
+    if copy in _in_use:
+        return False
+    handle = os.open(copy, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

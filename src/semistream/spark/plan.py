@@ -1,0 +1,106 @@
+"""How an enrichment runs on Spark: what passes through Python, and whether rows are routed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from semistream.errors import OptionError
+
+if TYPE_CHECKING:
+    from semistream.master import Master
+    from semistream.spark.probe import Hosts
+
+__all__ = ["PARTITION", "TRANSFER", "Choice", "Setting", "choose_partition", "choose_transfer"]
+
+PARTITION = ("auto", "key", "none")
+TRANSFER = ("auto", "keys", "rows")
+_HELD = 0.98
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and why."""
+
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.value} ({self.why})"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the choices depend on."""
+
+    master: Master
+    how: str
+    algorithm: str
+    tasks: int
+    """Tasks that run at once in all executors."""
+    hosts: Hosts | None
+    """None where they were not looked at."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether hosts hold the master's mapped pages, or have room for them."""
+        if self.master.read != "mapped" or self.algorithm != "adaptive":
+            return False
+        if self.hosts is None:
+            return True
+        return self.hosts.held >= _HELD or self.master.manifest.pages_bytes <= self.hosts.free
+
+    @property
+    def scalar(self) -> bool:
+        """Whether each row has at most one answer."""
+        return self.how in {"semi", "anti"} or self.master.statistics.most_duplicates <= 1
+
+
+def choose_transfer(asked: str, setting: Setting) -> Choice:
+    """Choose what passes through Python: the keys alone, or whole rows."""
+    if asked not in TRANSFER:
+        raise OptionError.unknown("transfer", asked, TRANSFER)
+    if asked == "rows":
+        return Choice("rows", "as asked")
+    refusal = _no_keys(setting)
+    if asked == "keys":
+        if refusal:
+            msg = f"transfer='keys' is not possible: {refusal}; take transfer='rows' or 'auto'"
+            raise OptionError(msg)
+        return Choice("keys", "as asked")
+    if refusal:
+        return Choice("rows", refusal)
+    if not setting.in_memory:
+        return Choice("rows", "rows may wait for their pages, and leave in any order")
+    return Choice("keys", "one answer a row, and pages lie in memory")
+
+
+def _no_keys(setting: Setting) -> str:
+    if has_arrow_udf() and setting.scalar:
+        return ""
+    if not setting.scalar:
+        return "a key has several rows in this master"
+    return f"pyspark {pyspark.__version__} has no arrow_udf, 4.1 has"
+
+
+def choose_partition(asked: str, setting: Setting) -> Choice:
+    """Choose whether rows are routed, so that a page is read by one task."""
+    if asked not in PARTITION:
+        raise OptionError.unknown("partition", asked, PARTITION)
+    if asked == "key" and not has_arrow_udf():
+        msg = f"partition='key' needs pyspark 4.1 or newer, this is {pyspark.__version__}"
+        raise OptionError(msg)
+    if asked != "auto":
+        return Choice(asked, "as asked")
+    if setting.in_memory:
+        return Choice("none", "pages lie in memory, to read one twice costs nothing")
+    if setting.tasks == 1 or not has_arrow_udf():
+        return Choice("none", "one task, or a Spark that cannot route")
+    return Choice("key", f"{setting.tasks} tasks would each read the pages that hold their keys")
+
+
+def has_arrow_udf() -> bool:
+    """Whether this Spark has scalar functions on Arrow arrays."""
+    return hasattr(pyspark.sql.functions, "arrow_udf")

@@ -1,0 +1,81 @@
+"""A look at the executors before a query starts: can they read the master, will it be in memory."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from semistream.errors import MasterError, SemistreamError
+from semistream.spark.cluster import executors
+from semistream.spark.worker import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from semistream.spark.job import Job
+
+__all__ = ["Hosts", "probe"]
+
+_SCHEMA = "host string, error string, free long, held double"
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """What the executors that answered have in common."""
+
+    names: tuple[str, ...]
+    free: int
+    """Bytes that the host with least could still use."""
+    held: float
+    """The share of the master in memory, where it is least."""
+
+
+def probe(spark: SparkSession, job: Job) -> Hosts:
+    """Open the master wherever tasks run; what one cannot read is an error that says where."""
+    tasks = 2 * executors(spark) * job.tasks
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _look(job, batches)
+
+    found = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
+    for host, error, _, _ in found:
+        if error:
+            msg = (
+                f"the executor on {host} cannot read the master: {error} Put it on a path that "
+                "all executors share, or let hosts keep copies with localize=True."
+            )
+            raise MasterError(msg)
+    hosts = tuple(sorted({row.host for row in found}))
+    return Hosts(hosts, min(row.free for row in found), min(row.held for row in found))
+
+
+def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            break
+    else:
+        return
+    error, held = "", 0.0
+    try:
+        held = opened(job).reader().held()
+    except SemistreamError as failure:
+        error = f"{failure}."
+    yield pa.record_batch(
+        {"host": [socket.gethostname()], "error": [error], "free": [_free()], "held": [held]}
+    )
+
+
+def _free() -> int:
+    """Give the bytes of memory that this host, or our part of it, could still use."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    free = next((1024 * int(line[1]) for line in lines if line[0] == "MemAvailable:"), 0)
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = Path(limit).read_text().strip() if Path(limit).exists() else ""
+        free = min(free, int(text)) if text.isdigit() else free
+    return free

@@ -1,0 +1,73 @@
+"""What tasks report to the driver of what they did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.accumulators import AccumulatorParam
+
+if TYPE_CHECKING:
+    from semistream.join import Join
+
+__all__ = ["Key", "Report", "Reports"]
+
+Key = tuple[str, str, str]
+"""Query, micro-batch, enrichment; the first two are empty outside of streams."""
+
+_KEPT = 256  # keys; a listener reads a micro-batch's when it ends
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one task did, or several together."""
+
+    counters: dict[str, int]
+    """`semistream.metrics.Metrics` by name, summed up."""
+    memory: dict[str, int]
+    """The most bytes that a task held of each component."""
+    budget: int
+    """Bytes that a task may hold."""
+    tasks: int = 1
+
+    @classmethod
+    def of(cls, join: Join) -> Report:
+        """Report a join that is at its end."""
+        return cls(join.metrics.as_dict(), dict(join.memory_used), join.plan.memory)
+
+    def __add__(self, other: Report) -> Report:
+        """Give what both did.
+
+        Examples
+        --------
+        >>> one = Report({"rows_in": 2}, {"window": 10}, 64)
+        >>> one + Report({"rows_in": 3}, {"window": 5, "cache": 1}, 64)
+        Report(counters={'rows_in': 5}, memory={'window': 10, 'cache': 1}, budget=64, tasks=2)
+        """
+        counters = {k: self.counters.get(k, 0) + n for k, n in other.counters.items()}
+        memory = {**self.memory, **other.memory}
+        memory = {k: max(self.memory.get(k, 0), other.memory.get(k, 0)) for k in memory}
+        return Report(
+            {**self.counters, **counters},
+            memory,
+            max(self.budget, other.budget),
+            self.tasks + other.tasks,
+        )
+
+
+class Reports(AccumulatorParam[dict[Key, Report]]):
+    """Adds reports up by key, and keeps the latest."""
+
+    def zero(self, value: dict[Key, Report]) -> dict[Key, Report]:  # noqa: ARG002
+        """Begin with none."""
+        return {}
+
+    def addInPlace(  # noqa: N802 - Spark's name
+        self, value1: dict[Key, Report], value2: dict[Key, Report]
+    ) -> dict[Key, Report]:
+        """Take further reports in."""
+        for key, report in value2.items():
+            value1[key] = value1[key] + report if key in value1 else report
+        for key in list(value1)[: max(0, len(value1) - _KEPT)]:
+            del value1[key]
+        return value1

@@ -1,0 +1,59 @@
+"""PCSRJ's router for any number of tasks: rows go where the page of their key is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import IntegerType
+
+from semistream.spark.transfer import scalar
+from semistream.spark.worker import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+    from pyspark.sql import DataFrame
+
+    from semistream.spark.job import Job
+
+__all__ = ["partitions_of", "routed"]
+
+_PARTITION = "__partition"
+_HOT = 8  # a page is hot when it has more than this part of a partition's fair share
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
+    """Give the same rows, those of a page in one partition, but for hot pages."""
+
+    def targets(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        master, fields = opened(job), [job.stream.field(name) for name in job.on]
+        for keys in batches:
+            typed = [key.cast(f.type) for key, f in zip(keys, fields, strict=True)]
+            pages = master.page_of(master.keys.encode(typed).values)
+            yield pa.array(partitions_of(pages, partitions))
+
+    column = scalar(targets, IntegerType(), [df[name] for name in job.on])
+    by_page = df.withColumn(_PARTITION, column).repartitionById(partitions, _PARTITION)
+    return by_page.drop(_PARTITION)
+
+
+def partitions_of(pages: npt.NDArray[np.int32], partitions: int) -> npt.NDArray[np.int32]:
+    """Give the partition of each row of a batch, from the page of its key.
+
+    A page goes to the same partition always, in every batch and every task. Rows of hot pages, that
+    is, of those with more than an eighth of a fair share of this batch, are dealt out in turn: no
+    task is left with a hot key, and rows that are that hot are found in a cache wherever they come.
+
+    Examples
+    --------
+    >>> partitions_of(np.zeros(8, np.int32), 4).tolist()
+    [0, 1, 2, 3, 0, 1, 2, 3]
+    """
+    counts = np.bincount(pages + 1, minlength=1)
+    hot = counts[pages + 1] > len(pages) / (_HOT * partitions)
+    mixed = (pages.astype(np.uint64) * _MIX) >> np.uint64(33)
+    return np.where(hot, np.arange(len(pages)), mixed % np.uint64(partitions)).astype(np.int32)

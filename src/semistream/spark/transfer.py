@@ -1,0 +1,95 @@
+"""The two ways of rows through Python: the key alone, or whole rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
+from pyspark.sql.types import BooleanType, StructType
+
+from semistream.spark.types import spark_field
+from semistream.spark.worker import answer_keys, join_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from semistream.spark.job import Job
+    from semistream.spark.worker import Channel
+
+__all__ = ["by_keys", "by_rows", "scalar"]
+
+_ANSWER = "__semistream"
+
+
+def by_rows(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> DataFrame:
+    """Send whole rows to Python and back."""
+
+    def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return join_rows(job, channel, batches)
+
+    # The stream's own fields, with their metadata: a watermark is told from it.
+    rows = df.mapInArrow(joined, StructType([*df.schema, *_columns(job, master)]))
+    return rows.observe(f"semistream.{job.name}", F.count(F.lit(1)).alias("rows_out"))
+
+
+def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> DataFrame:
+    """Send the keys alone; the stream's columns stay in the JVM."""
+    asking, columns = job.keys_only(), _columns(job, master)
+
+    def answered(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        return answer_keys(asking, channel, batches)
+
+    kind = columns or BooleanType()
+    asked = df.withColumn(_ANSWER, scalar(answered, kind, [df[_quoted(n)] for n in job.on]))
+    answer = F.col(_ANSWER)
+    matched = answer.isNotNull() if columns else answer
+    counts = (F.count(F.lit(1)).alias("rows"), F.count_if(matched).alias("matched"))
+    asked = asked.observe(f"semistream.{job.name}", *counts)
+    if job.how != "left":
+        asked = asked.where(~matched if job.how == "anti" else matched)
+    return asked.select(*map(_quoted, df.columns), *(answer[f.name].alias(f.name) for f in columns))
+
+
+def _columns(job: Job, master: pa.Schema) -> StructType:
+    """Give the master's columns that come out, as Spark has them."""
+    fields = [master.field(name) for name in job.select]
+    left = job.how == "left"
+    return StructType([spark_field(f, job.prefix + f.name, left or f.nullable) for f in fields])
+
+
+def scalar(
+    answer: Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]],
+    kind: DataType,
+    columns: list[Column],
+) -> Column:
+    """Give the column that a function on batches of key columns computes.
+
+    It counts as nondeterministic, so that Spark does not compute it twice where it is used twice.
+    """
+    if len(columns) == 1:
+
+        def of_one(keys: Iterator[pa.Array]) -> Iterator[pa.Array]:
+            return answer((key,) for key in keys)
+
+        function: Any = of_one
+        hint = Iterator[pa.Array]
+    else:
+
+        def of_several(keys: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+            return answer(keys)
+
+        function, hint = of_several, Iterator[tuple[pa.Array, ...]]
+    # Spark tells the kind of function from its annotations, which must not be strings.
+    function.__annotations__ = {"keys": hint, "return": Iterator[pa.Array]}
+    arrow_udf: Any = F.__dict__["arrow_udf"]  # not in 4.0, nor in the types of 4.1
+    column: Column = arrow_udf(function, kind).asNondeterministic()(*columns)
+    return column
+
+
+def _quoted(name: str) -> str:
+    return "`{}`".format(name.replace("`", "``"))

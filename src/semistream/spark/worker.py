@@ -1,0 +1,113 @@
+"""What runs in Spark's Python workers.
+
+A task makes its join at its start and closes it at its end, so that nothing waits across tasks,
+and a worker that rests holds nothing but open files. What is warm lives on the host.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from semistream.errors import MasterError
+from semistream.master import open_master
+from semistream.master.format import MANIFEST
+from semistream.spark.answers import Answers
+from semistream.spark.job import shape_of
+from semistream.spark.localize import local_copy
+from semistream.spark.reports import Report
+from semistream.spark.types import transferred
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark import Accumulator
+
+    from semistream.join import Join
+    from semistream.master import Master
+    from semistream.spark.job import Job
+    from semistream.spark.reports import Key
+
+    Channel = Accumulator[dict[Key, Report]] | None
+
+__all__ = ["answer_keys", "join_rows", "opened"]
+
+_OPENED: dict[tuple[str, str], tuple[tuple[int, int], Master]] = {}
+
+
+def opened(job: Job) -> Master:
+    """Give the master, opened anew only when it was built anew; its shape must be the job's."""
+    path = local_copy(job.path, job.copies) if job.copies else job.path
+    stamp = _stamp(path)
+    known = _OPENED.get((path, job.read))
+    if known is None or known[0] != stamp:
+        known = _OPENED[path, job.read] = stamp, open_master(path, job.read)
+    if job.shape and shape_of(known[1]) != job.shape:
+        msg = (
+            f"{path}: this master was rebuilt with other columns or another key while the query "
+            f"{job.name!r} ran; end the query, and start it anew on the new master"
+        )
+        raise MasterError(msg)
+    return known[1]
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        found = (Path(path) / MANIFEST).stat()
+    except FileNotFoundError:
+        return 0, 0  # opening says what is missing
+    return found.st_ino, found.st_mtime_ns
+
+
+def join_rows(
+    job: Job, channel: Channel, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Join whole rows: what ``mapInArrow`` runs."""
+    with _running(job, channel) as join:
+        finish = _for_spark(join.schema, len(job.stream))
+        for batch in batches:
+            yield from map(finish, join.offer(batch.cast(job.stream)))
+        yield from map(finish, join.drain())
+
+
+def answer_keys(
+    job: Job, channel: Channel, batches: Iterable[tuple[pa.Array, ...]]
+) -> Iterator[pa.Array]:
+    """Give for each row a struct of the master's columns, or whether there is a match."""
+    with _running(job, channel) as join:
+        answers = Answers(join, job.stream, job.room_for_answers // 2)
+        for keys in batches:
+            yield from answers.add(keys)
+        yield from answers.finish()
+
+
+@contextmanager
+def _running(job: Job, channel: Channel) -> Iterator[Join]:
+    join = job.join(opened(job))
+    try:
+        yield join
+    finally:
+        if channel is not None:
+            channel.add({_key(job): Report.of(join)})
+
+
+def _key(job: Job) -> Key:
+    """Name what a report is about: the query and the micro-batch, where there are such."""
+    context = TaskContext.get()
+    if context is None:
+        return "", "", job.name
+    query = context.getLocalProperty("sql.streaming.queryId")
+    return query or "", context.getLocalProperty("streaming.sql.batchId") or "", job.name
+
+
+def _for_spark(schema: pa.Schema, kept: int) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Bring the master's columns, those after ``kept``, into types that Spark has."""
+    targets = [*schema.types[:kept], *(transferred(f) for f in list(schema)[kept:])]
+    if targets == schema.types:
+        return lambda batch: batch
+    wanted = pa.schema([f.with_type(t) for f, t in zip(schema, targets, strict=True)])
+    return lambda batch: batch.cast(wanted)
