@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One JVM for all tests of a process; mark them ``xdist_group("spark")`` to share it."""
-    from parts import connectors
+    from parts import SMALL, connectors
     from semistream.spark.session import session
 
-    quiet = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
-    config = {**connectors.config(), **quiet}
+    config = {**connectors.config(), **SMALL, "spark.driver.memory": "1g"}
     started = session("semistream-tests", master="local[2]", config=config)
     yield started
     started.stop()

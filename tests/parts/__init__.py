@@ -16,6 +16,15 @@ from semistream.spark.maven import JarsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# What a short-lived JVM needs: no second compiler, no parallel collector.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Delta reads its log in 50 tasks, and shuffles in 200, unless it is told that it is small.
+SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.driver.extraJavaOptions": JVM,
+    "spark.executor.extraJavaOptions": JVM,
+}
 CACHE = Path.home() / ".cache" / "semistream-tests"
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from parts import free_ports, wait_for
+from parts import JVM, free_ports, wait_for
+from parts.processes import command, descendants
 from semistream.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -52,13 +53,14 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": JVM,
             "PYSPARK_PYTHON": sys.executable,
         }
-        command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{part}"]
+        start = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{part}"]
         with (self._folder / "log.txt").open("ab") as log:
             self._processes.append(
                 subprocess.Popen(  # noqa: S603
-                    [*command, *arguments], env=environment, stdout=log, stderr=log
+                    [*start, *arguments], env=environment, stdout=log, stderr=log
                 )
             )
 
@@ -74,9 +76,9 @@ class Cluster:
         return int(state["aliveworkers"]) if state else 0
 
     def executors(self) -> list[int]:
-        """The ids of the executors' processes: children of this cluster's workers."""
-        workers = {process.pid for process in self._processes[1:]}
-        return [pid for pid in _children(workers) if "CoarseGrained" in _command(pid)]
+        """The ids of the executors' processes: started by this cluster's workers."""
+        started = descendants([process.pid for process in self._processes[1:]])
+        return [pid for pid in started if "CoarseGrainedExecutorBackend" in command(pid)]
 
     def stop(self) -> None:
         for process in reversed(self._processes):
@@ -88,26 +90,3 @@ class Cluster:
                 process.kill()
                 process.wait()
         self._processes.clear()
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
-
-
-def _children(parents: set[int]) -> list[int]:
-    pairs = [(pid, parent_of(pid)) for pid in processes()]
-    return [pid for pid, parent in pairs if parent in parents]
-
-
-def processes() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def parent_of(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, IndexError):
-        return 0

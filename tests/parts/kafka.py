@@ -11,7 +11,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from parts import CACHE, downloads, free_ports, wait_for
+from parts import CACHE, JVM, downloads, free_ports, wait_for
 from semistream.spark.java import find_java
 from semistream.spark.maven import Artifact, download
 
@@ -65,7 +65,7 @@ class Broker:
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options = ["-Xmx512m", *JVM.split()]
         main = ["kafka.Kafka", str(self._folder / "server.properties")]
         java = str(find_java().home / "bin" / "java")
         with (self._folder / "log.txt").open("ab") as log:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ __all__ = ["session"]
 
 log = logging.getLogger(__name__)
 
+LOCAL = re.compile(r"local|spark://(127\.|localhost)")
 DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -100,7 +102,7 @@ def _prepare(master: str | None) -> None:
     """Set what Spark reads from the environment when its JVM starts."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)
-    if master and master.startswith("local"):
+    if master and LOCAL.match(master):
         # A host whose own name does not resolve, or resolves to a changing address, still works.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     prepare_java()

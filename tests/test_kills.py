@@ -1,0 +1,45 @@
+"""The short form of ``make kills``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from parts.connectors import require
+from parts.data import Data
+from parts.kills import Run, cluster_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from parts.cluster import Cluster
+
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("kills")]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    made = Data(tmp_path_factory.mktemp("data") / "data", files=12, rows=50_000)
+    made.write()
+    return made
+
+
+def test_files_have_every_row_once_after_a_killed_worker_and_a_killed_driver(
+    data: Data, tmp_path: Path
+) -> None:
+    run = Run(data, tmp_path / "run", "parquet")
+    run.execute(["worker", "driver"])
+    assert data.differences(run.result) == (0, 0)
+    assert run.done == {"worker": 1, "driver": 1, "starts": 2}
+    assert run.crashes() >= 1
+
+
+def test_delta_has_every_row_once_after_a_killed_executor(
+    data: Data, cluster: Cluster, tmp_path: Path
+) -> None:
+    config = {**require("delta"), **cluster_config()}
+    run = Run(data, tmp_path / "run", "delta", cluster.address, config, cluster)
+    run.execute(["executor", "worker"])
+    assert data.differences(run.result) == (0, 0)
+    assert run.done == {"executor": 1, "worker": 1, "starts": 1}
