@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from semistream.errors import OptionError, SchemaError
 from semistream.master.build import Progress
-from semistream.master.files import staging
+from semistream.master.files import staging_folder
 from semistream.master.format import CODE
 from semistream.master.pages import Counts
 from semistream.master.parts import Part, Staging, join_parts, write_part
@@ -73,7 +73,7 @@ def build_from_dataframe(
         raise OptionError(msg)
     target = Target.of(_folder(path), arrow_schema(df.schema), key, size)
     with target.building():
-        build = _Build(Staging(staging(target.folder), target, room, filter), progress)
+        build = _Build(Staging(staging_folder(target.folder), target, room, filter), progress)
         build.run(df)
     return open_master(target.folder)
 
