@@ -35,7 +35,7 @@ __all__ = [
     "publish",
     "remove_others",
     "scratch",
-    "staging",
+    "staging_folder",
 ]
 
 _PREFIX = ".draft-"
@@ -155,7 +155,7 @@ def _remove(path: Path) -> None:
             return
 
 
-def staging(folder: Path) -> Path:
+def staging_folder(folder: Path) -> Path:
     """Make a folder for the parts of a build by many processes; it goes the way of drafts."""
     path = folder / f"{_PREFIX}{uuid.uuid4().hex}"
     path.mkdir()

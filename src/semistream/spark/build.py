@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from semistream.errors import OptionError, SchemaError
 from semistream.master.build import Progress
-from semistream.master.files import staging
+from semistream.master.files import staging_folder
 from semistream.master.format import CODE
 from semistream.master.pages import Counts
 from semistream.master.parts import Part, Staging, join_parts, write_part
@@ -73,7 +73,7 @@ def build_from_dataframe(
         raise OptionError(msg)
     target = Target.of(_folder(path), arrow_schema(df.schema), key, size)
     with target.building():
-        build = _Build(Staging(staging(target.folder), target, room, filter), progress)
+        build = _Build(Staging(staging_folder(target.folder), target, room, filter), progress)
         build.run(df)
     return open_master(target.folder)
 
@@ -125,7 +125,7 @@ class _Build:
 
     def run(self, df: DataFrame) -> None:
         self.progress(Progress("read", 0, None))
-        ordered = _ordered(df, self.staging.target.keys)
+        ordered = _ordered(df, self.staging.target)
         # Not a method of this object: it would take `progress` to the executors.
         rows = ordered.mapInArrow(partial(_write, self.staging), from_arrow_schema(_PART)).collect()
         parts = [_part(row.asDict()) for row in rows]
@@ -145,23 +145,29 @@ class _Build:
         return passed
 
 
-def _ordered(df: DataFrame, keys: Keys) -> DataFrame:
+def _ordered(df: DataFrame, target: Target) -> DataFrame:
     """Give the rows divided by ranges of their codes, each range in order, nulls first.
 
     The number of ranges is ``spark.sql.shuffle.partitions``, less where adaptive execution finds
     that little data; a number given here would be taken as it is.
     """
-    if keys.exact:  # the key's order is the code's, and needs no Python
-        code = f"`{keys.names[0].replace('`', '``')}`"
+    keys = [target.schema.get_field_index(name) for name in target.keys.names]
+    # By number: mapInArrow does not take names with dots, nor ones that differ by case alone.
+    df = df.toDF(*(f"c{i}" for i in range(len(target.schema))))
+    if target.keys.exact:  # the key's order is the code's, and needs no Python
+        code = f"c{keys[0]}"
         return df.repartitionByRange(code).sortWithinPartitions(code)
     coded = StructType([*df.schema.fields, StructField(CODE, LongType())])
-    ranges = df.mapInArrow(partial(_with_codes, keys), coded).repartitionByRange(CODE)
+    codes = partial(_with_codes, target.keys, keys)
+    ranges = df.mapInArrow(codes, coded).repartitionByRange(CODE)
     return ranges.sortWithinPartitions(CODE).drop(CODE)
 
 
-def _with_codes(keys: Keys, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _with_codes(
+    keys: Keys, columns: list[int], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        codes = keys.encode([batch.column(name) for name in keys.names])
+        codes = keys.encode([batch.column(i) for i in columns])
         yield batch.append_column(CODE, pa.array(codes.values, mask=~codes.valid))
 
 
