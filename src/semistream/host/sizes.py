@@ -121,13 +121,13 @@ class HostSizes:
         return sum(self.components.values())
 
 
-def share(memory: int, tasks: int, host: float = 0.5) -> tuple[int, int]:
+def share(memory: int, tasks: int, host: float = 0.25) -> tuple[int, int]:
     """Give the bytes for the host, and for each task; ``host`` is the host's part of all.
 
     Examples
     --------
     >>> share(12 << 20, tasks=8)
-    (6291456, 786432)
+    (3145728, 1179648)
     """
     part = int(memory * host)
     return part, (memory - part) // tasks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ class Warm:
     def name(self, sizes: HostSizes) -> str:
         """Give the name of the folder in which all joins of the same kind meet."""
         schema = self.schema.remove_metadata().serialize().to_pybytes().hex()
-        parts = [_FORMAT, str(self.master.path.resolve()), schema, self.once, sizes.components]
+        parts = [_FORMAT, _resolved(self.master.path), schema, self.once, sizes.components]
         return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
 
     @property
@@ -57,6 +58,11 @@ class Warm:
     def snapshot(self) -> int:
         """A number for the content of the master."""
         return xxhash.xxh3_64_intdigest(self.master.snapshot.encode())
+
+
+@cache
+def _resolved(path: Path) -> str:
+    return str(path.resolve())
 
 
 class HostState:
