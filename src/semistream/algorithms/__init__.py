@@ -84,7 +84,7 @@ def register(algorithm: type[Algorithm]) -> type[Algorithm]:
     return algorithm
 
 
-def choose(  # noqa: PLR0913 - what a join is given
+def choose(
     name: str,
     spec: JoinSpec,
     memory: int,
@@ -116,7 +116,7 @@ def choose(  # noqa: PLR0913 - what a join is given
     return algorithm, task, replace(plan, memory=memory, tasks=tasks)
 
 
-def _with_host(  # noqa: PLR0913, PLR0917 - as `choose`
+def _with_host(
     algorithm: type[Algorithm],
     spec: JoinSpec,
     memory: int,

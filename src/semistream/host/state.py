@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,8 @@ from semistream.host.slot import Slot
 from semistream.plain import row_width
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy.typing as npt
 
     from semistream.host.sizes import HostSizes
@@ -176,7 +177,9 @@ class HostState:
         sources = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
         if now is not None:
             sources, hits = [now.batch, *sources], [now.hits, *hits]
-        chosen = choose_rows(sources, hits, self._sizes.slot - overhead(len(self._schema)), self._row)
+        chosen = choose_rows(
+            sources, hits, self._sizes.slot - overhead(len(self._schema)), self._row
+        )
         place = write(slot, sources, chosen) if len(chosen.block) else None
         if place is not None:
             number = max(s.number for s in self._slots) + 1
@@ -187,8 +190,10 @@ class HostState:
     def close(self) -> None:
         """Give all locks back; the files stay."""
         self._leave()
-        for file in (self._common, *(slot.file for slot in self._slots), self._folder):
-            file.close()
+        self._common.close()
+        for slot in self._slots:
+            slot.file.close()
+        self._folder.close()
 
 
 def _number(slot: Slot) -> int:
