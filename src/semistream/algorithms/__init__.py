@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Algorithm", "algorithms", "choose", "register"]
 
-_HOST_PARTS = (1 / 2, 1 / 4, 1 / 8)  # of the memory; the first that leaves enough for a task
+_HOST_PARTS = (1 / 4, 1 / 8, 1 / 16)  # of the memory; the first that leaves enough for a task
 _FEW_PAGES = 4  # are held by each task: to load them costs less than to find them
 
 _REGISTRY: dict[str, type[Algorithm]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,8 @@ from semistream.host.slot import Slot
 from semistream.plain import row_width
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy.typing as npt
 
     from semistream.host.sizes import HostSizes
@@ -44,7 +46,7 @@ class Warm:
     def name(self, sizes: HostSizes) -> str:
         """Give the name of the folder in which all joins of the same kind meet."""
         schema = self.schema.remove_metadata().serialize().to_pybytes().hex()
-        parts = [_FORMAT, str(self.master.path.resolve()), schema, self.once, sizes.components]
+        parts = [_FORMAT, _resolved(self.master.path), schema, self.once, sizes.components]
         return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
 
     @property
@@ -57,6 +59,11 @@ class Warm:
     def snapshot(self) -> int:
         """A number for the content of the master."""
         return xxhash.xxh3_64_intdigest(self.master.snapshot.encode())
+
+
+@cache
+def _resolved(path: Path) -> str:
+    return str(path.resolve())
 
 
 class HostState:
@@ -183,8 +190,10 @@ class HostState:
     def close(self) -> None:
         """Give all locks back; the files stay."""
         self._leave()
-        for file in (self._common, *(slot.file for slot in self._slots), self._folder):
-            file.close()
+        self._common.close()
+        for slot in self._slots:
+            slot.file.close()
+        self._folder.close()
 
 
 def _number(slot: Slot) -> int:

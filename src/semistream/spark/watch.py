@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from semistream.spark.reports import Report
     from semistream.spark.worker import Channel
 
-__all__ = ["BatchMetrics", "reports_of", "watch"]
+__all__ = ["BatchMetrics", "add_reader", "reports_of"]
 
 log = logging.getLogger(__name__)
 
@@ -101,30 +101,10 @@ def _listener(spark: SparkSession, channel: Channel) -> _Listener:
     return _LISTENERS[spark]
 
 
-def watch(
-    spark: SparkSession,
-    each: Callable[[BatchMetrics], None] | None = None,
-    *,
-    prometheus: int | None = None,
+def add_reader(
+    spark: SparkSession, each: Callable[[BatchMetrics], None] | None, prometheus: int | None
 ) -> None:
-    """Have every micro-batch's metrics given to a function, or to Prometheus.
-
-    They are in the log anyway, in one line a batch (logger ``semistream.spark.watch``, INFO), and
-    counts of rows are among the observed metrics of ``query.lastProgress``.
-
-    Parameters
-    ----------
-    spark
-        The session; Spark Connect has no way for workers to report to its client.
-    each
-        Called with a `BatchMetrics`, in the thread in which Spark tells of progress.
-    prometheus
-        A port on which metrics are served; 0 finds a free one, which the log tells.
-
-    Examples
-    --------
-    ``ss.watch(spark, print)``, or ``ss.watch(spark, prometheus=9095)``
-    """
+    """Have every micro-batch's metrics given to a function, or to Prometheus."""
     channel = reports_of(spark.range(0))
     if channel is None:
         msg = "over Spark Connect workers cannot report; see the observed metrics of lastProgress"
