@@ -14,7 +14,7 @@ from semistream.workloads import Stream, Zipf
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from semistream.pipeline.text import Node, Scalar
+    from semistream.pipeline.node import Node, Scalar
 
 __all__ = [
     "SINKS",

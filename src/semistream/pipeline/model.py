@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from semistream.pipeline.ends import Sink, Source
     from semistream.pipeline.sections import Columns, Enrichment
 
-__all__ = ["Pipeline"]
+__all__ = ["NOW", "Pipeline"]
+
+NOW = "available now"
+"""The trigger that ends when what is there is processed."""
 
 
 @dataclass(frozen=True)

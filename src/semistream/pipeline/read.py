@@ -13,11 +13,11 @@ from semistream.pipeline.ends import SINKS, SOURCES, GeneratorSource, KafkaSink,
 from semistream.pipeline.model import Pipeline
 from semistream.pipeline.problems import Mistakes, PipelineError, Problem, unknown
 from semistream.pipeline.sections import Columns, Enrichment, Section
-from semistream.pipeline.text import Node, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from semistream.pipeline.node import Node
     from semistream.pipeline.problems import Mark
 
 __all__ = ["read_pipeline"]
@@ -53,6 +53,8 @@ def read_pipeline(
     Traceback (most recent call last):
     semistream.pipeline.problems.PipelineError: ...p.yaml:2:14: sink.kind 'consol' is not known; ...
     """
+    from semistream.pipeline.text import parse  # noqa: PLC0415 - the extra may be missing
+
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from semistream.spec import HOW
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from semistream.pipeline.text import Node, Scalar
+    from semistream.pipeline.node import Node, Scalar
 
 __all__ = ["Columns", "Enrichment", "Section", "setting"]
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
 
+from semistream.pipeline.node import Node
 from semistream.pipeline.problems import Mark, Mistakes, Problem, collect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Node", "parse"]
+    from semistream.pipeline.node import Scalar
+
+__all__ = ["parse"]
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
@@ -29,37 +31,6 @@ _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
-
-Scalar = str | int | float | bool | None
-
-
-@dataclass(frozen=True)
-class Node:
-    """A value of the file, with its place."""
-
-    where: str
-    """How the value is reached, as ``enrich[0].on``."""
-    mark: Mark
-    key: Mark
-    """Where the value's key is; its own place in a list."""
-    value: Scalar | tuple[Node, ...] | dict[str, Node]
-    text: str = ""
-    """A scalar as the file has it: what messages may show, for no variable is replaced."""
-
-    @property
-    def shown(self) -> str:
-        """The value as a message shows it."""
-        if isinstance(self.value, dict):
-            return "a mapping"
-        if isinstance(self.value, tuple):
-            return "a list"
-        if self.value is None:
-            return "empty"
-        return repr(self.text) if isinstance(self.value, str) else self.text
-
-    def mistake(self, message: str) -> Mistakes:
-        """Give the error that this value is wrong: ``message`` follows its name."""
-        return Mistakes.at(self.mark, f"{self.where or 'the file'} {message}")
 
 
 def parse(

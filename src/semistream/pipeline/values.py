@@ -12,7 +12,7 @@ from semistream.units import parse_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from semistream.pipeline.text import Node, Scalar
+    from semistream.pipeline.node import Node, Scalar
 
 __all__ = [
     "choice",
