@@ -221,6 +221,9 @@ def _with_origin(source: Any, sink: Any) -> Any:  # noqa: ANN401 - any source, a
 
 def _marks(node: Node) -> dict[str, Mark]:
     found = {node.where: node.mark}
+    # A single enrichment may stand without a list; checks number it as if it were in one.
+    if node.where.startswith("enrich."):
+        found[f"enrich[0]{node.where.removeprefix('enrich')}"] = node.mark
     value = tuple(node.value.values()) if isinstance(node.value, dict) else node.value
     for child in value if isinstance(value, tuple) else ():
         found |= _marks(child)

@@ -66,8 +66,10 @@ def _syntax(error: yaml.MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     place = Mark(mark.line + 1, mark.column + 1) if mark else Mark()
     context = f" ({error.context})" if error.context else ""
-    hint = "; indent with spaces" if "'\\t'" in str(error.problem) else ""
-    return Problem(place, f"this is not YAML: {error.problem}{context}{hint}")
+    problem = str(error.problem)
+    hint = "; indent with spaces" if "'\\t'" in problem else ""
+    hint += "; inside braces write '${…}' in quotes" if "but got '{'" in problem else ""
+    return Problem(place, f"this is not YAML: {problem}{context}{hint}")
 
 
 def _mark(node: yaml.Node) -> Mark:
