@@ -30,7 +30,7 @@ check: $(STAMP) ## lint, types, import contracts
 	$(BIN)/lint-imports
 
 test: $(STAMP) ## every test and every documented example
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 soak: $(STAMP) ## the property tests again, far longer
 	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest tests/test_stateful.py tests/test_properties.py

@@ -13,6 +13,7 @@ from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench import commands as bench_commands
 from semistream.master import Master, build_master, open_master
 from semistream.spark import commands as pipeline_commands
+from semistream.spark import jar_commands
 from semistream.terminal import AsJson, build_bar, console, messages
 
 __all__ = ["app"]
@@ -27,6 +28,7 @@ master_app = typer.Typer(help="Build, show and verify master tables.", no_args_i
 app.add_typer(master_app, name="master")
 bench_commands.add_to(app)
 pipeline_commands.add_to(app)
+jar_commands.add_to(app)
 
 MasterPath = Annotated[Path, typer.Argument(help="The folder of the master table.")]
 

@@ -13,6 +13,7 @@ import fcntl
 import mmap
 import os
 import re
+import shutil
 import tempfile
 import uuid
 from contextlib import contextmanager, suppress
@@ -26,9 +27,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["DATA", "Draft", "ReadFile", "exclusive", "publish", "remove_others", "scratch"]
+__all__ = [
+    "DATA",
+    "Draft",
+    "ReadFile",
+    "exclusive",
+    "publish",
+    "remove_others",
+    "scratch",
+    "staging",
+]
 
 _PREFIX = ".draft-"
+_REMOVALS = 10
+_COPY = 1 << 30
 DATA = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.(pages|index|filter)")
 """The names of data files; whatever else is in a master's folder is not touched."""
 
@@ -46,6 +58,19 @@ class Draft:
             handle = os.open(self._name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         self.file: IO[bytes] = os.fdopen(handle, "w+b", buffering=1 << 20)
         self.file.write(content)
+
+    def append(self, path: Path) -> None:
+        """Put a file's content at the end; the file system may share it, instead of copying."""
+        end = self.file.seek(0, os.SEEK_END)
+        with path.open("rb", buffering=0) as source:
+            done = 0
+            with suppress(OSError):  # not between these file systems: what is left is copied here
+                handles = source.fileno(), self.file.fileno()
+                while got := os.copy_file_range(*handles, _COPY, done, end + done):
+                    done += got
+            source.seek(done)
+            self.file.seek(end + done)
+            shutil.copyfileobj(source, self.file, 1 << 20)
 
     def sync(self) -> None:
         """Write everything to disk."""
@@ -117,7 +142,24 @@ def remove_others(folder: Path, keep: Iterable[str]) -> None:
     for path in folder.iterdir():
         ours = path.name.startswith(_PREFIX) or DATA.fullmatch(path.name)
         if ours and path.name not in kept:
-            path.unlink(missing_ok=True)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    for _ in range(_REMOVALS):  # a task that still runs may put a file in while it is emptied
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            return
+
+
+def staging(folder: Path) -> Path:
+    """Make a folder for the parts of a build by many processes; it goes the way of drafts."""
+    path = folder / f"{_PREFIX}{uuid.uuid4().hex}"
+    path.mkdir()
+    return path
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import CorruptPageError
-from semistream.master.format import checksum
+from semistream.master.format import aligned, checksum
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -39,11 +39,22 @@ class IndexWriter:
     """Collects the lines of an index, 37 bytes each."""
 
     def __init__(self) -> None:
+        self.end = 0
+        """Where the next part begins."""
         self._lines = bytearray()
 
     def add(self, *line: int) -> None:
         """Add a part: its code, offset, checksum, length, rows, widest row, whether it starts."""
         self._lines += _LINE.pack(*line)
+        self.end = line[1] + aligned(line[3])
+
+    def extend(self, lines: bytes) -> None:
+        """Add the lines of another index, whose pages are put behind these."""
+        if lines:
+            moved = np.frombuffer(bytearray(lines), dtype=_COLUMNS)
+            moved["offset"] += self.end
+            self._lines += moved.tobytes()
+            self.end = int(moved["offset"][-1]) + aligned(int(moved["length"][-1]))
 
     @property
     def lines(self) -> npt.NDArray[np.void]:

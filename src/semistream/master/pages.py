@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
@@ -16,10 +17,40 @@ from semistream.plain import row_bytes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["PageWriter"]
+__all__ = ["Counts", "PageWriter"]
 
 _BUFFER_SLACK = 16
 """Bytes that a buffer may take beside its rows' share: padding to 8, one more offset, one bit."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What is counted of rows beside the lines of the index."""
+
+    bytes: int = 0
+    values: int = 0
+    most_duplicates: int = 0
+    null_keys: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        """Count the rows of both, which have no join value in common."""
+        return Counts(
+            self.bytes + other.bytes,
+            self.values + other.values,
+            max(self.most_duplicates, other.most_duplicates),
+            self.null_keys + other.null_keys,
+        )
+
+    def statistics(self, lines: npt.NDArray[np.void]) -> Statistics:
+        """Give all that is known of the rows, with the lines of their index."""
+        return Statistics(
+            rows=int(lines["rows"].sum()),
+            parts=len(lines),
+            pages=int(lines["starts"].sum()),
+            widest_row=int(lines["widest"].max(initial=0)),
+            largest_part=aligned(int(lines["length"].max(initial=0))),
+            **asdict(self),
+        )
 
 
 class PageWriter:
@@ -32,7 +63,6 @@ class PageWriter:
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, page_bytes: int) -> None:
         self.index = IndexWriter()
-        self.offset = 0
         self._file, self._page_bytes = file, page_bytes
         self._room = page_bytes - _overhead(schema)
         self._values = _ValueCount()
@@ -93,28 +123,16 @@ class PageWriter:
         content.update(padding)
         code, widest = codes[0].as_py(), int(sizes.max())
         starts = code != self._last
-        place = (self.offset, content.intdigest(), data.size)
+        place = (self.index.end, content.intdigest(), data.size)
         self.index.add(code, *place, rows.num_rows, widest, starts)
         self._file.write(data)
         self._file.write(padding)
-        self.offset += data.size + len(padding)
         self._bytes += int(sizes.sum())
         self._last = codes[-1].as_py()
 
-    def statistics(self, null_keys: int) -> Statistics:
+    def counts(self, null_keys: int) -> Counts:
         """Give what was counted."""
-        lines = self.index.lines
-        return Statistics(
-            rows=int(lines["rows"].sum()),
-            parts=len(lines),
-            pages=int(lines["starts"].sum()),
-            bytes=self._bytes,
-            widest_row=int(lines["widest"].max(initial=0)),
-            largest_part=aligned(int(lines["length"].max(initial=0))),
-            values=self._values.values,
-            most_duplicates=self._values.most,
-            null_keys=null_keys,
-        )
+        return Counts(self._bytes, self._values.values, self._values.most, null_keys)
 
 
 class _ValueCount:

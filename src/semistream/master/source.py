@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,21 @@ if TYPE_CHECKING:
 
     from semistream.keys import Keys
 
-__all__ = ["Rows", "Source"]
+__all__ = ["Rows", "Source", "SparkDataFrame"]
 
-Source: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str]
+
+@runtime_checkable
+class SparkDataFrame(Protocol):
+    """A DataFrame of Spark, classic or Connect, known by a method that nothing else has."""
+
+    @property
+    def mapInArrow(self) -> Any:  # noqa: ANN401, N802 - the method's types are pyspark's
+        """Run a Python function on its rows."""
+
+
+Source: TypeAlias = (
+    pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | SparkDataFrame
+)
 _SLICE_BYTES = 8 << 20
 _READ_BYTES = 1 << 16
 _MOST_ROWS = 1 << 16
@@ -50,7 +62,7 @@ class Rows:
             return _parquet(Path(source), memory // 16)
         msg = (
             f"source is a {type(source).__name__}; give a pyarrow Table, RecordBatch or "
-            "RecordBatchReader, or the path of a Parquet file or folder"
+            "RecordBatchReader, the path of a Parquet file or folder, or a Spark DataFrame"
         )
         raise OptionError(msg)
 

@@ -1,0 +1,183 @@
+"""What every build has in common, whoever brings the rows: checks, the folder, publishing."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import xxhash
+
+from semistream.errors import (
+    BudgetError,
+    MasterError,
+    MasterNotFoundError,
+    OptionError,
+    SchemaError,
+)
+from semistream.keys import Keys
+from semistream.master.files import DATA, Draft, exclusive, publish, remove_others
+from semistream.master.filter import filter_words
+from semistream.master.format import (
+    ALIGNMENT,
+    CODE,
+    MANIFEST,
+    Manifest,
+    aligned,
+    checksum,
+    page_schema,
+)
+from semistream.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from semistream.master.filter import KeyFilter
+    from semistream.master.index import IndexWriter
+    from semistream.master.pages import Counts
+
+__all__ = ["Target", "sizes"]
+
+_PAGES_IN_MEMORY = 8
+
+
+def sizes(page_bytes: int | str, memory: int | str) -> tuple[int, int]:
+    """Give the bytes of a page and of the memory, if they go together."""
+    size, room = parse_bytes(page_bytes, "page_bytes"), parse_bytes(memory)
+    if size % ALIGNMENT:
+        msg = f"page_bytes={size} is not a multiple of {ALIGNMENT} bytes; take {aligned(size)}"
+        raise OptionError(msg)
+    if size * _PAGES_IN_MEMORY > room:
+        least = format_bytes(size * _PAGES_IN_MEMORY)
+        msg = (
+            f"memory={format_bytes(room)} is too little to build pages of "
+            f"{format_bytes(size)}; give at least {least}, or choose smaller pages"
+        )
+        raise BudgetError(msg)
+    return size, room
+
+
+@dataclass(frozen=True)
+class Target:
+    """The master that a build makes: its columns, its key, its folder."""
+
+    folder: Path
+    schema: pa.Schema
+    keys: Keys
+    page_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        path: str | os.PathLike[str],
+        schema: pa.Schema,
+        key: str | Sequence[str],
+        page_bytes: int,
+    ) -> Target:
+        """Check that such a master can be built there."""
+        keys = _keys(schema, [key] if isinstance(key, str) else list(key))
+        folder = Path(path)
+        _check_folder(folder)
+        return cls(folder, schema, keys, page_bytes)
+
+    @property
+    def page_schema(self) -> pa.Schema:
+        """The columns as pages hold them."""
+        return page_schema(self.schema, self.keys)
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Hold the folder for this build; leave it as it was, whatever fails."""
+        with exclusive(self.folder):
+            remove_others(self.folder, self._current_names())
+            try:
+                yield
+            except BaseException:
+                remove_others(self.folder, self._current_names())
+                raise
+
+    def _current_names(self) -> list[str]:
+        try:
+            return Manifest.load(self.folder).names
+        except MasterNotFoundError:
+            return []
+        except MasterError:  # another version's, perhaps: it stays until this build is done
+            return [path.name for path in self.folder.iterdir()]
+
+    def publish(self, pages: Draft, lines: IndexWriter, counts: Counts, keys: KeyFilter) -> None:
+        """Give the new files their names, then the manifest, then remove the old files."""
+        index, statistics = lines.dump(), counts.statistics(lines.lines)
+        keys = keys.folded(min(len(keys.words), filter_words(statistics.values)))
+        snapshot = self._snapshot(index)
+        manifest = Manifest(
+            snapshot=snapshot,
+            files=f"{snapshot}-{uuid.uuid4().hex[:8]}",
+            key=self.keys.names,
+            schema=self.schema,
+            page_bytes=self.page_bytes,
+            statistics=statistics,
+            index_checksum=checksum(index),
+            pages_bytes=lines.end,
+            filter_words=len(keys.words),
+            filter_checksum=checksum(keys.words.data),
+        )
+        with ExitStack() as drafts:
+            data = {manifest.name("pages"): pages}
+            data[manifest.name("index")] = drafts.enter_context(Draft(self.folder, index))
+            if keys.nbytes:
+                words = drafts.enter_context(Draft(self.folder, keys.words.data))
+                data[manifest.name("filter")] = words
+            last = drafts.enter_context(Draft(self.folder, manifest.dump()))
+            publish(self.folder, data, (MANIFEST, last))
+        remove_others(self.folder, manifest.names)
+
+    def _snapshot(self, index: bytes) -> str:
+        """Give an id of the content: the index holds the checksum of every page."""
+        content = xxhash.xxh3_128(index)
+        content.update(self.schema.serialize())
+        content.update("\0".join(self.keys.names).encode())
+        return content.hexdigest()
+
+
+def _keys(schema: pa.Schema, names: list[str]) -> Keys:
+    if not names or len(set(names)) < len(names):
+        msg = f"key={names} must name the column to join on, or several, each once"
+        raise OptionError(msg)
+    if CODE in schema.names or len(set(schema.names)) < len(schema.names):
+        msg = (
+            f"the master's columns must have different names, none of them {CODE!r}: {schema.names}"
+        )
+        raise SchemaError(msg)
+    for field in schema:
+        if not _storable(field):
+            msg = (
+                f"column {field.name!r}: Arrow's format does not keep the type {field.type} (a "
+                "dictionary of dictionaries or extensions, an extension type that is not "
+                "registered); cast it first"
+            )
+            raise SchemaError(msg)
+    return Keys.of(schema, names)
+
+
+def _storable(field: pa.Field) -> bool:
+    schema = pa.schema([field])
+    try:
+        return bool(pa.ipc.read_schema(schema.serialize()) == schema)
+    except pa.ArrowInvalid:
+        return False
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        msg = f"{folder} is a file; a master is a folder: choose another path"
+        raise MasterError(msg)
+    if not folder.exists() or (folder / MANIFEST).exists():
+        return
+    # What a build that was killed left behind is no obstacle; the next one removes it.
+    if any(not (p.name.startswith(".") or DATA.fullmatch(p.name)) for p in folder.iterdir()):
+        msg = f"{folder} holds other files and no master; choose an empty folder or a new path"
+        raise MasterError(msg)

@@ -1,0 +1,187 @@
+"""Building a master from a Spark DataFrame, as a Spark job.
+
+Spark divides the rows into ranges of their codes and sorts each range, spilling as it always does;
+a Python worker cuts each range into pages and writes them beside the target; the driver puts the
+files together, in order, without reading them. So memory bounds nothing but what Spark sorts at
+once, and a worker holds a few pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import LongType, StructField, StructType
+
+from semistream.errors import OptionError, SchemaError
+from semistream.master.build import Progress
+from semistream.master.files import staging
+from semistream.master.format import CODE
+from semistream.master.pages import Counts
+from semistream.master.parts import Part, Staging, join_parts, write_part
+from semistream.master.source import Rows
+from semistream.master.store import open_master
+from semistream.master.target import Target, sizes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from semistream.keys import Keys
+    from semistream.master.store import Master
+
+__all__ = ["arrow_schema", "build_from_dataframe"]
+
+_PART = pa.schema(
+    [
+        ("name", pa.string()),
+        ("rows", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("bytes", pa.int64()),
+        ("values", pa.int64()),
+        ("most_duplicates", pa.int64()),
+        ("null_keys", pa.int64()),
+    ]
+)
+"""What a task tells of its part."""
+
+
+def build_from_dataframe(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    key: str | Sequence[str],
+    page_bytes: int | str,
+    filter: bool,  # noqa: A002 - as in build_master
+    memory: int | str,
+    progress: Callable[[Progress], None],
+) -> Master:
+    """Build a master from a batch DataFrame; see `semistream.build_master`."""
+    size, room = sizes(page_bytes, memory)
+    if df.isStreaming:
+        msg = (
+            "source is a streaming DataFrame, which has no end; read the same source with "
+            "spark.read instead of spark.readStream, or write the stream to a table first"
+        )
+        raise OptionError(msg)
+    target = Target.of(_folder(path), arrow_schema(df.schema), key, size)
+    with target.building():
+        build = _Build(Staging(staging(target.folder), target, room, filter), progress)
+        build.run(df)
+    return open_master(target.folder)
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    """Give the folder as executors find it, whose working folder is another."""
+    if "://" in str(path):
+        msg = (
+            f"path={str(path)!r} is a URL; a master is a folder on a file system that the driver "
+            "and all executors mount under the same path: give that path"
+        )
+        raise OptionError(msg)
+    return Path(path).absolute()
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Give the Arrow types of a DataFrame's columns, the same in every session.
+
+    A timestamp is an instant, in microseconds, UTC, whatever the session's time zone is; one
+    without a time zone (``timestamp_ntz``) has none here.
+
+    Examples
+    --------
+    >>> from pyspark.sql.types import TimestampType
+    >>> arrow_schema(StructType([StructField("at", TimestampType())])).field("at").type
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    return pa.schema([_arrow_field(field) for field in schema])
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    try:
+        kind = to_arrow_type(field.dataType, error_on_duplicated_field_names_in_struct=True)
+    except (PySparkException, pa.ArrowException) as error:
+        msg = (
+            f"column {field.name!r} of type {field.dataType.simpleString()} has no counterpart in "
+            "Arrow; cast it, for example to string, or drop it"
+        )
+        raise SchemaError(msg) from error
+    return pa.field(field.name, kind, field.nullable)
+
+
+@dataclass(frozen=True)
+class _Build:
+    """One build, seen from the driver."""
+
+    staging: Staging
+    progress: Callable[[Progress], None]
+
+    def run(self, df: DataFrame) -> None:
+        self.progress(Progress("read", 0, None))
+        ordered = _ordered(df, self.staging.target.keys)
+        # Not a method of this object: it would take `progress` to the executors.
+        rows = ordered.mapInArrow(partial(_write, self.staging), from_arrow_schema(_PART)).collect()
+        parts = [_part(row.asDict()) for row in rows]
+        total = sum(part.rows for part in parts)
+        read = total + sum(part.counts.null_keys for part in parts)
+        self.progress(Progress("read", read, read))
+        join_parts(parts, self.staging, self._reporter(total))
+
+    def _reporter(self, total: int) -> Callable[[int], None]:
+        done = 0
+
+        def passed(rows: int) -> None:
+            nonlocal done
+            done += rows
+            self.progress(Progress("write", done, total))
+
+        return passed
+
+
+def _ordered(df: DataFrame, keys: Keys) -> DataFrame:
+    """Give the rows divided by ranges of their codes, each range in order, nulls first.
+
+    The number of ranges is ``spark.sql.shuffle.partitions``, less where adaptive execution finds
+    that little data; a number given here would be taken as it is.
+    """
+    if keys.exact:  # the key's order is the code's, and needs no Python
+        code = f"`{keys.names[0].replace('`', '``')}`"
+        return df.repartitionByRange(code).sortWithinPartitions(code)
+    coded = StructType([*df.schema.fields, StructField(CODE, LongType())])
+    ranges = df.mapInArrow(partial(_with_codes, keys), coded).repartitionByRange(CODE)
+    return ranges.sortWithinPartitions(CODE).drop(CODE)
+
+
+def _with_codes(keys: Keys, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        codes = keys.encode([batch.column(name) for name in keys.names])
+        yield batch.append_column(CODE, pa.array(codes.values, mask=~codes.valid))
+
+
+def _write(to: Staging, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of a task; give the one row that tells of it."""
+    schema = to.target.schema
+    conformed = (_conformed(batch, schema) for batch in batches)
+    part = write_part(Rows(pa.RecordBatchReader.from_batches(schema, conformed), None), to)
+    yield pa.RecordBatch.from_pylist([vars(part) | vars(part.counts)], schema=_PART)
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Bring what Spark sends into the master's types: it sends timestamps in the session's zone."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _part(row: dict[str, Any]) -> Part:
+    counts = Counts(*(row.pop(name) for name in Counts.__dataclass_fields__))
+    return Part(**row, counts=counts)

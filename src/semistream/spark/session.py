@@ -1,0 +1,116 @@
+"""One call for a Spark session in which enrichment works: Python, Java, addresses, quiet."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from semistream.spark.java import prepare_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["session"]
+
+log = logging.getLogger(__name__)
+
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def session(
+    app: str = "semistream",
+    *,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    jars: Sequence[str | Path] = (),
+) -> SparkSession:
+    """Give the active Spark session, or start one that is set up for enrichment.
+
+    Parameters
+    ----------
+    app
+        The application's name.
+    master
+        ``local[2]``, ``spark://host:port``, ``sc://host:port`` (Spark Connect), …; without it
+        what ``spark-submit``, ``SPARK_REMOTE`` or Spark's own files say, else ``local[*]``.
+    config
+        Spark settings; they go before the quiet defaults (no UI, no console progress, errors only).
+    jars
+        Jar files, beside those in ``spark.jars``.
+
+    Returns
+    -------
+    SparkSession
+        An active one is joined: what can be set is set, what cannot is reported in the log.
+
+    Raises
+    ------
+    JavaNotFoundError
+        There is no Java 17 or 21, and none was brought by set-up.
+
+    Examples
+    --------
+    ``spark = session("sales", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})``
+    """
+    wanted = _with_jars(dict(config or {}), jars)
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        _join(active, wanted)
+        return active
+    master = master or wanted.pop("spark.master", None) or _default_master(os.environ)
+    if _is_remote(master):
+        return _connect(master, wanted)
+    _prepare(master)
+    builder = SparkSession.builder.appName(app).config(map={**DEFAULTS, **wanted})
+    return (builder.master(master) if master else builder).getOrCreate()
+
+
+def _with_jars(config: dict[str, str], jars: Sequence[str | Path]) -> dict[str, str]:
+    paths = [*filter(None, [config.get("spark.jars")]), *map(str, jars)]
+    return {**config, "spark.jars": ",".join(paths)} if paths else config
+
+
+def _default_master(environment: Mapping[str, str]) -> str | None:
+    """Leave the choice to Spark where someone may have told it; it is local otherwise."""
+    told = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_REMOTE")
+    return None if any(name in environment for name in told) else "local[*]"
+
+
+def _is_remote(master: str | None) -> bool:
+    return master.startswith("sc://") if master else "SPARK_REMOTE" in os.environ
+
+
+def _connect(master: str | None, config: Mapping[str, str]) -> SparkSession:
+    started = SparkSession.builder.remote(master or os.environ["SPARK_REMOTE"]).getOrCreate()
+    _join(started, config)
+    return started
+
+
+def _prepare(master: str | None) -> None:
+    """Set what Spark reads from the environment when its JVM starts."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(name, sys.executable)
+    if master and master.startswith("local"):
+        # A host whose own name does not resolve, or resolves to a changing address, still works.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    prepare_java()
+
+
+def _join(active: SparkSession, config: Mapping[str, str]) -> None:
+    for name, value in config.items():
+        if active.conf.get(name, None) == value:
+            continue
+        if active.conf.isModifiable(name):
+            active.conf.set(name, value)
+        else:
+            log.warning("the active Spark session was started without %s=%s", name, value)

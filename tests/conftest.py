@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from parts.cluster import Cluster
+    from parts.kafka import Broker
+
+# Imported where they are used: most tests need neither Spark nor Kafka, nor the time they take.
+# ruff: noqa: PLC0415
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One JVM for all tests of a process; mark them ``xdist_group("spark")`` to share it."""
+    from parts import connectors
+    from semistream.spark.session import session
+
+    quiet = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+    config = {**connectors.config(), **quiet}
+    started = session("semistream-tests", master="local[2]", config=config)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker of one process."""
+    from parts.kafka import Broker
+
+    started = Broker(tmp_path_factory.mktemp("kafka"))
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A standalone cluster of a master and two workers with a core each."""
+    from parts.cluster import Cluster
+
+    started = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
