@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test soak bench bench-peers bench-confined bench-growth bench-drift bench-docs bench-build clean
+.PHONY: help setup demo lock check test soak bench bench-peers bench-confined bench-growth bench-drift bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -22,6 +22,9 @@ setup: $(STAMP) ## make .venv with everything in it, the `semistream` command to
 lock: $(STAMP) ## renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
+
+demo: $(STAMP) ## stream 5M sales through Spark into a warehouse table, within 5 % of the master's size, and verify it
+	$(BIN)/semistream demo
 
 check: $(STAMP) ## lint, types, import contracts
 	$(BIN)/ruff check .
@@ -57,4 +60,4 @@ bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/semistream bench-build --output results/build.json
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench demo-out

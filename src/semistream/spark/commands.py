@@ -16,6 +16,7 @@ import typer
 
 from semistream.errors import OptionError
 from semistream.pipeline import generate
+from semistream.spark.demo.command import demo
 from semistream.terminal import AsJson, console, errors, messages
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("run")(run)
     app.command("check")(check)
+    app.command("demo")(demo)
     app.add_typer(generate.app, name="generate")
 
 
