@@ -82,27 +82,19 @@ def run(
     are wrong; 3 when it failed while it ran.
     """
     with messages(), _needed():
-        from semistream.spark.pipeline import prepare, start
-        from semistream.spark.running import (
-            Ending,
-            QueryFailedError,
-            follow,
-            last_row,
-            stop_signals,
-        )
+        from semistream.spark import running
         from semistream.spark.show import Reporter
 
-        pipeline = _read(file)
-        with _session(pipeline, master) as spark:
-            ending = Ending()
-            with stop_signals(ending), Reporter(as_json) as reporter:
-                query = start(prepare(pipeline, spark), spark, once=once)
-                try:
-                    finished = follow(query, reporter.seen, ending, last_row(pipeline, once))
-                except QueryFailedError as error:
-                    errors.print(f"error: {error}", style="red", highlight=False, markup=False)
-                    errors.print("Running it again goes on from the last whole batch.")
-                    raise typer.Exit(FAILED) from None
+        pipeline, ending = _read(file), running.Ending()
+        try:
+            with _session(pipeline, master) as spark, Reporter(as_json) as reporter:
+                finished = running.run(
+                    pipeline, spark, once=once, seen=reporter.seen, ending=ending
+                )
+        except running.QueryFailedError as error:
+            errors.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+            errors.print("Running it again goes on from the last whole batch.")
+            raise typer.Exit(FAILED) from None
         _say_end(pipeline, finished, ending.by, reporter.summary)
 
 
