@@ -1,6 +1,8 @@
 """Pipeline files: what is read, and that every mistake is told at once with its line."""
 
 import re
+from operator import attrgetter
+from pathlib import Path
 from textwrap import dedent
 
 import pyarrow as pa
@@ -68,6 +70,14 @@ def test_a_file_is_read(file, tmp_path):
 def says(told, wanted):
     """Whether a message has these parts, in any order; … stands between them."""
     return all(part.strip() in told for part in wanted.split("…"))
+
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=attrgetter("name"))
+def test_the_examples_have_no_mistakes(path):
+    assert read_pipeline(path, {"PGPASSWORD": "x"}).enrich
 
 
 MISTAKES = {
