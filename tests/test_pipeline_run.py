@@ -220,9 +220,14 @@ def test_check_prints_the_plan_as_json(tmp_path, spark, data):
     assert plan["begun"] is False
     assert not (tmp_path / "out.checkpoint").exists()
     path.write_text(path.read_text().replace("on: key", "on: kye").replace("parquet", "parqet"))
-    wrong = CliRunner().invoke(app, ["check", str(path)])
+    wrong = CliRunner().invoke(app, ["run", str(path)])
     assert wrong.exit_code == 1
-    assert "sink.kind 'parqet' is not known" in wrong.stderr
+    assert f"{path}:10:14: sink.kind 'parqet' is not known" in wrong.stderr
+    path.write_text(path.read_text().replace("parqet", "parquet"))
+    wrong = CliRunner().invoke(app, ["check", str(path), "--json"])
+    [problem] = json.loads(wrong.stdout)["problems"]
+    assert (wrong.exit_code, problem["line"]) == (1, 3)
+    assert "enrich[0].on: the stream has no column 'kye'" in problem["message"]
 
 
 def test_ctrl_c_ends_cleanly_and_running_again_goes_on(tmp_path):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from semistream.errors import OptionError
-from semistream.pipeline import generate
+from semistream.pipeline import PipelineError, generate
 from semistream.terminal import AsJson, console, errors, messages
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = Fals
     Every mistake is reported at once, with its line. Columns and types are checked against the
     real schemas of the source and the masters.
     """
-    with messages(), _needed():
+    with messages(), _needed(), _mistakes(as_json):
         from semistream.pipeline.describe import as_dict, as_text
         from semistream.spark import checkpoint
         from semistream.spark.pipeline import prepare
@@ -81,7 +82,7 @@ def run(
     to, also by Ctrl-C or SIGTERM; 1 when it was not started, for its file, schemas or checkpoint
     are wrong; 3 when it failed while it ran.
     """
-    with messages(), _needed():
+    with messages(), _needed(), _mistakes():
         from semistream.spark import running
         from semistream.spark.show import Reporter
 
@@ -130,6 +131,22 @@ def _session(pipeline: Pipeline, master: str | None) -> Iterator[SparkSession]:
     finally:
         if before is None:
             spark.stop()
+
+
+@contextmanager
+def _mistakes(as_json: bool = False) -> Iterator[None]:
+    """List the mistakes of a file, one a line as compilers do, or as JSON."""
+    try:
+        yield
+    except PipelineError as error:
+        if as_json:
+            told = [{**asdict(each.mark), "message": each.message} for each in error.problems]
+            typer.echo(json.dumps({"file": error.path, "problems": told}, indent=2))
+        else:
+            errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
+            count = len(error.problems)
+            errors.print(f"{count} mistake{'s' if count > 1 else ''}; nothing was started")
+        raise typer.Exit(1) from None
 
 
 @contextmanager
