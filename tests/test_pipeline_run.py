@@ -16,9 +16,9 @@ import semistream as ss
 from semistream.commands import app
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.sales import Sales
+from semistream.spark import running
 from semistream.spark.checkpoint import CheckpointError
 from semistream.spark.pipeline import prepare, start
-from semistream.spark.running import Ending, QueryFailedError, follow, last_row
 from semistream.workloads import Stream, Zipf, master_table
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -62,10 +62,8 @@ def pipeline(tmp_path, source, *rest):
 
 
 def run(path, spark, once=True):
-    read = read_pipeline(path)
     reports = []
-    ended = follow(start(read, spark, once=once), reports.append, Ending(), last_row(read, once))
-    assert ended
+    assert running.run(read_pipeline(path), spark, once=once, seen=reports.append)
     return reports
 
 
@@ -113,6 +111,10 @@ def test_chained_enrichments_restart_and_a_rebuilt_master(tmp_path, spark, data)
     reports = run(path, spark)
     assert [report["rows"] for report in reports] == [FILE_ROWS, FILE_ROWS]
     assert_same(spark, tmp_path / "out", data, sales)
+    products, vendors = reports[0]["enrich"].values()
+    assert products["matched"] + products["absent"] == vendors["rows"] == FILE_ROWS
+    assert 0.85 < products["matched"] / FILE_ROWS < 0.95
+    assert sum(products["memory"].values()) <= products["budget"] == 8 << 20
 
     put_sales(sales, 2)
     [report] = run(path, spark)
@@ -203,8 +205,8 @@ def test_an_error_while_it_runs(tmp_path, spark, data):
     for file in (tmp_path / "gone").rglob("*"):
         if file.is_file():
             file.unlink()
-    with pytest.raises(QueryFailedError, match="gone"):
-        follow(start(ready, spark, once=True), lambda _: None, Ending())
+    with pytest.raises(running.QueryFailedError, match="gone"):
+        running.follow(start(ready, spark, once=True), lambda _: None, running.Ending())
 
 
 def test_check_prints_the_plan_as_json(tmp_path, spark, data):
@@ -214,13 +216,18 @@ def test_check_prints_the_plan_as_json(tmp_path, spark, data):
     plan = json.loads(done.stdout)
     assert plan["sink"]["columns"]["surrogate"] == "int64"
     assert [step["name"] for step in plan["enrich"]] == ["products", "vendors"]
-    assert plan["enrich"][0]["plan"]["memory"] == 4 << 20
+    assert plan["enrich"][0]["plan"]["tasks"] == 2
     assert plan["begun"] is False
     assert not (tmp_path / "out.checkpoint").exists()
     path.write_text(path.read_text().replace("on: key", "on: kye").replace("parquet", "parqet"))
-    wrong = CliRunner().invoke(app, ["check", str(path)])
+    wrong = CliRunner().invoke(app, ["run", str(path)])
     assert wrong.exit_code == 1
-    assert "sink.kind 'parqet' is not known" in wrong.stderr
+    assert f"{path}:10:14: sink.kind 'parqet' is not known" in wrong.stderr
+    path.write_text(path.read_text().replace("parqet", "parquet"))
+    wrong = CliRunner().invoke(app, ["check", str(path), "--json"])
+    [problem] = json.loads(wrong.stdout)["problems"]
+    assert (wrong.exit_code, problem["line"]) == (1, 3)
+    assert "enrich[0].on: the stream has no column 'kye'" in problem["message"]
 
 
 def test_ctrl_c_ends_cleanly_and_running_again_goes_on(tmp_path):
