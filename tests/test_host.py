@@ -118,7 +118,7 @@ def test_rows_are_those_of_the_reference_while_generations_change(kind, how, tmp
         joins.append(started(master, stream.schema, root, how=how))
         for half, one in enumerate((joins[-1], joins[0])):  # the older moves on to what is new
             one.offer(stream.slice(start + 750 * half, 750))
-            now = state_of(one)._now
+            now = state_of(one)._now  # as it was last looked at
             numbers.add(now.number if now else 0)
         if len(joins) == 3:
             found.append(joins[0].finish())
@@ -313,17 +313,16 @@ def test_a_slot_in_use_is_not_written_to(path, root):
     for batch in batches[:4]:
         answered(started(master, batch.schema, root), batch)
     reader = started(master, batches[0].schema, root)
-    reader.offer(batches[0])
-    old = state_of(reader)._now
+    old = state_of(reader).newest()
     codes, rows = old.codes.copy(), old.batch.to_pylist()
     others = [started(master, batch.schema, root) for batch in batches[4:]]
     for other, batch in zip(others, batches[4:], strict=True):
         answered(other, batch)
     assert (old.codes == codes).all()
     assert old.batch.to_pylist() == rows
-    assert max(s.number for s in state_of(reader)._slots) <= old.number + 1
+    assert max(s.number for s in state_of(reader)._slots) == old.number + 1
     reader.offer(batches[1])
-    assert state_of(reader)._now.number > old.number
+    assert state_of(reader).newest().number > old.number
     reader.join.close()
 
 
@@ -332,8 +331,7 @@ def test_a_forked_child_leaves_locks_alone(path, root):
     for batch in batches:
         answered(started(master, batch.schema, root), batch)
     reader = started(master, batches[0].schema, root)
-    reader.offer(batches[0])
-    used = state_of(reader)._now.slot
+    used = state_of(reader).newest().slot
     other = Slot(next(root.iterdir()) / ("a" if used is state_of(reader)._slots[0] else "b"))
     child = os.fork()
     if not child:
@@ -369,7 +367,7 @@ def test_all_tasks_and_the_host_are_within_the_budget(tasks, path, root):
         assert sum(files) <= used.host + 8192 <= sum(plan.host.values())
         watched.finish()
         watched.join.close()
-    assert used["host cache"] > 0.8 * plan.host["host cache"]
+    assert used["host cache"] > 0.6 * plan.host["host cache"]
 
 
 GROWTH = """
