@@ -486,11 +486,14 @@ def test_state_that_no_one_uses_is_swept(path, root):
     for state in root.iterdir():
         os.utime(state, (0, time.time() - 2 * 86_400))
     (root / "a file").touch()
+    (root / "of another kind").mkdir()
+    (root / "of another kind" / "pages").touch()
+    os.utime(root / "of another kind", (0, 0))
     assert sweep_folder(root, days=3) == 0
     assert sweep_folder(root) == 1
     used.join.close()
     assert sweep_folder(root) == 1
-    assert [file.name for file in root.iterdir()] == ["a file"]
+    assert sorted(file.name for file in root.iterdir()) == ["a file", "of another kind"]
 
 
 def test_folders_that_others_can_enter_are_refused(path, root):

@@ -15,10 +15,12 @@ import xxhash
 
 from semistream.errors import HostFolderError
 
-__all__ = ["Handle", "boot", "default_root", "open_folder", "sweep_folder"]
+__all__ = ["FILES", "Handle", "boot", "default_root", "open_folder", "sweep_folder"]
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, which no one else may enter
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+FILES = frozenset({"common", "a", "b"})
+"""What the folder of a state has."""
 _TRIES = 200  # of a millisecond each
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -28,11 +30,11 @@ def default_root() -> Path:
 
     Examples
     --------
-    >>> default_root().name.startswith("semistream-")
+    >>> default_root().name.startswith("semistream-host-")
     True
     """
     usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK)
-    return (_MEMORY if usable else Path(tempfile.gettempdir())) / f"semistream-{os.getuid()}"
+    return (_MEMORY if usable else Path(tempfile.gettempdir())) / f"semistream-host-{os.getuid()}"
 
 
 @cache
@@ -158,6 +160,8 @@ def _swept(folder: Path, days: float) -> bool:
         idle = time.time() - os.fstat(handle.number).st_mtime
         if idle < days * 86_400 or not handle.lock(alone=True):
             return False
+        if not {file.name for file in folder.iterdir()} <= FILES:
+            return False  # someone else's
         shutil.rmtree(folder)
     except FileNotFoundError:  # someone else was faster
         return False
