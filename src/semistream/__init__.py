@@ -5,7 +5,7 @@ of the master table to it.
 """
 
 from semistream.algorithms import algorithms
-from semistream.enrich import enrich
+from semistream.enrich import enrich, watch
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import Master, build_master, open_master
@@ -18,6 +18,7 @@ __all__ = [
     "build_master",
     "enrich",
     "open_master",
+    "watch",
 ]
 
 __version__ = "0.1.0"

@@ -14,7 +14,7 @@ from semistream.plain import row_width
 from semistream.raw import buffer_offsets, gather_bits, gather_ends, gather_fixed, gather_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -52,18 +52,28 @@ class Blocks:
         The names of the columns that are gathered.
     count
         How many pages there may be.
+    shared
+        Zeros, or what another process has noted of the same pages, as many as `shared_bytes` says;
+        where pages lie is then for the caller to fill in.
     """
 
-    def __init__(self, page: pa.Schema, wanted: Iterable[str], count: int) -> None:
+    def __init__(
+        self,
+        page: pa.Schema,
+        wanted: Sequence[str],
+        count: int,
+        shared: npt.NDArray[np.uint8] | None = None,
+    ) -> None:
         self.columns, numbers = _layout(page, wanted)
         self.value_lines = np.array([column.lines.start + 1 for column in self.columns], np.int64)
         """Of each column the line of ``offsets`` that has its values; validity is before it."""
-        self._nulls = np.zeros(
-            len(self.columns), dtype=np.bool_
-        )  # whether a page was seen to have any
         self._numbers = np.array(numbers)
         self.start = np.zeros(count, dtype=np.int64)
-        self.offsets = np.zeros((len(numbers), count), dtype=np.int32)
+        if shared is None:
+            shared = np.zeros(self.shared_bytes(page, wanted, count), dtype=np.uint8)
+        offsets = 4 * len(numbers) * count
+        self.offsets = shared[:offsets].view(np.int32).reshape(len(numbers), count)
+        self._nulls = shared[offsets:].view(np.bool_)  # whether a page was seen to have any
 
     @staticmethod
     def possible(wanted: pa.Schema) -> bool:
@@ -74,6 +84,12 @@ class Blocks:
     def cost(page: pa.Schema, wanted: Iterable[str]) -> int:
         """Give the bytes that the directory takes for a page."""
         return 8 + 4 * len(_layout(page, wanted)[1])
+
+    @staticmethod
+    def shared_bytes(page: pa.Schema, wanted: Iterable[str], count: int) -> int:
+        """Give the bytes that do not depend on where pages lie."""
+        columns, numbers = _layout(page, wanted)
+        return 4 * len(numbers) * count + len(columns)
 
     @property
     def nbytes(self) -> int:
@@ -89,8 +105,10 @@ class Blocks:
     def note(self, block: int, address: int) -> None:
         """Note a page, an Arrow message that begins at this address."""
         self.start[block] = address
-        out = self.offsets[:, block]
-        buffer_offsets(address, self._numbers, out, self.value_lines, self._nulls)
+        found = np.empty(len(self._numbers), dtype=np.int32)
+        buffer_offsets(address, self._numbers, found, self.value_lines, self._nulls)
+        self.offsets[1:, block] = found[1:]
+        self.offsets[0, block] = found[0]  # last: it tells others that this page is known
 
     def gather(self, column: Column, block: Numbers, position: Rows) -> pa.Array:
         """Take a column's values at these positions of these pages."""

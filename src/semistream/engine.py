@@ -83,7 +83,9 @@ class Engine(Operator):
         """Give the means to answer rows at once, if the plan has memory for them."""
         if "lookup" not in self.plan.components:
             return None
-        return Lookup(self.master, self.reader, gathered_schema(self.spec).names, self._output)
+        root = self.task.host.root if self.task.host else None
+        wanted = gathered_schema(self.spec).names
+        return Lookup(self.master, self.reader, wanted, self._output, root)
 
     def _run_blocks(self) -> Blocks | None:
         """Give the means to match whole runs of pages, if the plan has memory for them."""
@@ -290,6 +292,7 @@ class Engine(Operator):
         cache = self.algorithm.cache
         if cache is not None and len(cache) and len(chunk):
             chunk = yield from self._probe(chunk, cache)
+        self.algorithm.probed()
         if self.algorithm.complete:
             chunk = yield from self._sift(chunk, np.zeros(len(chunk), dtype=np.bool_))
         if not len(chunk):

@@ -1,21 +1,23 @@
-"""`enrich`: the join on a Spark DataFrame."""
+"""`enrich`: the join on a Spark DataFrame, and `watch` to see what it does."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from semistream.errors import SemistreamError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from semistream.master import Master
+    from semistream.spark.watch import BatchMetrics
     from semistream.spec import On
 
-__all__ = ["enrich"]
+__all__ = ["enrich", "watch"]
 
 
 def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
@@ -89,13 +91,8 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         enriched = ss.enrich(sales, "products.master", on="product_id", how="left", memory="256MB")
         enriched.writeStream.option("checkpointLocation", "checkpoint").start("warehouse")
     """
-    try:
-        from semistream.spark.enrichment import Wish, enriched  # noqa: PLC0415 - pyspark is an extra
-    except ModuleNotFoundError as error:
-        if error.name not in {"pyspark", "pandas"}:
-            raise
-        msg = f"enrich needs {error.name}: pip install 'semistream[spark]'"
-        raise SemistreamError(msg) from None
+    with _pyspark("enrich"):
+        from semistream.spark.enrichment import Wish, enriched  # noqa: PLC0415 - an extra
     wish = Wish(
         on=on,
         how=how,
@@ -113,3 +110,48 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         options=options,
     )
     return enriched(df, master, wish)
+
+
+def watch(
+    spark: SparkSession,
+    each: Callable[[BatchMetrics], None] | None = None,
+    *,
+    prometheus: int | None = None,
+) -> None:
+    """Have what enrichments did in every micro-batch given to a function, or to Prometheus.
+
+    It is in the log anyway, in one line a batch (logger ``semistream.spark.watch``, INFO), and
+    counts of rows are among the observed metrics of ``query.lastProgress``.
+
+    Parameters
+    ----------
+    spark
+        The session; Spark Connect has no way for workers to report to its client.
+    each
+        Called with a `semistream.spark.watch.BatchMetrics`: rows, matches, absents, hits, pages and
+        bytes read, memory by component; in the thread in which Spark tells of progress.
+    prometheus
+        A port on which metrics are served; 0 finds a free one, which the log tells.
+
+    Examples
+    --------
+    ::
+
+        ss.watch(spark, print)
+        ss.watch(spark, prometheus=9095)
+    """
+    with _pyspark("watch"):
+        from semistream.spark.watch import add_reader  # noqa: PLC0415 - an extra
+    add_reader(spark, each, prometheus)
+
+
+@contextmanager
+def _pyspark(what: str) -> Iterator[None]:
+    """Say what to install where pyspark is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in {"pyspark", "pandas"}:
+            raise
+        msg = f"{what} needs {error.name}: pip install 'semistream[spark]'"
+        raise SemistreamError(msg) from None

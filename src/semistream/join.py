@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from semistream.algorithms import choose
-from semistream.errors import JoinClosedError, JoinFailedError, OptionError, SchemaError, UnreadOutputError
-from semistream.operator import Closed
+from semistream.errors import (
+    JoinClosedError,
+    JoinFailedError,
+    OptionError,
+    SchemaError,
+    UnreadOutputError,
+)
+from semistream.metrics import Metrics
+from semistream.plan import MemoryUse
 from semistream.spec import JoinSpec
 from semistream.units import parse_bytes
 
@@ -21,9 +28,8 @@ if TYPE_CHECKING:
 
     from semistream.host import HostShare
     from semistream.master import Master
-    from semistream.metrics import Metrics
     from semistream.operator import Operator
-    from semistream.plan import MemoryUse, Plan
+    from semistream.plan import Plan
     from semistream.spec import On
 
 __all__ = ["Join"]
@@ -102,13 +108,12 @@ class Join:
         **options: Any,  # noqa: ANN401
     ) -> None:
         spec = JoinSpec.resolve(master, stream_schema, on, how, select, prefix)
-        kind, task, plan = choose(
-            algorithm, spec, parse_bytes(memory), filter, options, shared
-        )
+        kind, task, plan = choose(algorithm, spec, parse_bytes(memory), filter, options, shared)
         self._spec, self._plan = spec, plan
-        self._operator: Operator = kind.operator(task, plan, clock, _seconds(max_wait))
+        self._running: Operator | None = kind.operator(task, plan, clock, _seconds(max_wait))
         self._unread: Iterator[pa.RecordBatch] | None = None
         self._failure: BaseException | None = None
+        self._last = Metrics()
 
     @property
     def schema(self) -> pa.Schema:
@@ -123,27 +128,33 @@ class Join:
     @property
     def memory_used(self) -> MemoryUse:
         """Bytes held now, by component, with their ``total``; never more than the budget."""
-        return self._operator.memory_used
+        return MemoryUse() if self._running is None else self._running.memory_used
 
     @property
     def metrics(self) -> Metrics:
         """What was done so far; a copy."""
-        return replace(self._operator.metrics)
+        return replace(self._last if self._running is None else self._running.metrics)
 
     @property
     def waiting(self) -> int:
         """How many rows wait for their page."""
-        return self._operator.waiting
+        return 0 if self._running is None else self._running.waiting
+
+    @property
+    def _operator(self) -> Operator:
+        self._check_alive()
+        assert self._running is not None  # noqa: S101 - for the type checker
+        return self._running
 
     def close(self) -> None:
         """Give all memory back, and to the host what was learnt; drain before, or rows are lost.
 
         A second call does nothing; metrics remain.
         """
-        if not isinstance(self._operator, Closed):
-            operator, self._operator = self._operator, Closed(self._operator.metrics)
-            self._unread = None
-            operator.close()
+        if self._running is not None:
+            running, self._running, self._unread = self._running, None, None
+            self._last = running.metrics
+            running.close()
 
     def __enter__(self) -> Self:
         return self
@@ -209,8 +220,8 @@ class Join:
 
     def _check_alive(self) -> None:
         """Refuse to go on after an error: pages or rows in the middle of work would be lost."""
-        if isinstance(self._operator, Closed):
-            msg = "this join was closed; make a new one"
+        if self._running is None:
+            msg = "this join was closed, and holds nothing any more; make a new one"
             raise JoinClosedError(msg)
         if self._failure is not None:
             msg = (

@@ -13,10 +13,12 @@ import numpy as np
 
 from semistream.blocks import Blocks
 from semistream.gather import Gathered
+from semistream.host.directory import Directory
 from semistream.raw import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -48,14 +50,26 @@ class Lookup:
         The columns that are gathered.
     output
         Has room for what one call finds.
+    root
+        A folder in which processes of this host share what they know of pages.
     """
 
     def __init__(
-        self, master: Master, reader: PageReader, wanted: Iterable[str], output: Output
+        self,
+        master: Master,
+        reader: PageReader,
+        wanted: Sequence[str],
+        output: Output,
+        root: Path | None = None,
     ) -> None:
         self._master, self._reader, self._output = master, reader, output
-        self._blocks = Blocks(master.page_schema, wanted, master.pages)
-        first = master.index.first_part
+        page, first, self._directory = master.page_schema, master.index.first_part, None
+        if root is not None:
+            size = Blocks.shared_bytes(page, wanted, master.pages)
+            self._directory = Directory(root, master, wanted, size)
+        noted = self._directory.bytes if self._directory else None
+        self._blocks = Blocks(page, wanted, master.pages, noted)
+        self._blocks.start[:] = reader.starts if first is None else reader.starts[first]
         self._rows = master.index.rows if first is None else master.index.rows[first]
         self._later = np.empty(0 if first is None else len(output.rows), dtype=np.int64)
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from semistream.plan import MemoryUse
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
     from semistream.metrics import Metrics
+    from semistream.plan import MemoryUse
 
-__all__ = ["Closed", "Operator"]
+__all__ = ["Operator"]
 
 
 class Operator(ABC):
@@ -55,36 +54,3 @@ class Operator(ABC):
     @abstractmethod
     def tick(self) -> Iterator[pa.RecordBatch]:
         """Do what is due while nothing arrives."""
-
-
-class Closed(Operator):
-    """A join that is over: it has its counters, and nothing else."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self.metrics = metrics
-
-    @property
-    def memory_used(self) -> MemoryUse:
-        """Nothing."""
-        return MemoryUse()
-
-    @property
-    def waiting(self) -> int:
-        """None."""
-        return 0
-
-    def check(self, batch: pa.RecordBatch) -> None:
-        """Never called, as everything below: a join asks whether it is closed before."""
-        raise AssertionError
-
-    def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Iterator[pa.RecordBatch]:
-        raise AssertionError
-
-    def drain(self) -> Iterator[pa.RecordBatch]:
-        raise AssertionError
-
-    def tick(self) -> Iterator[pa.RecordBatch]:
-        raise AssertionError
-
-    def close(self) -> None:
-        """Do nothing."""

@@ -128,6 +128,11 @@ class Ordered(Operator):
         """Answer every row that waits."""
         return self._counted(self._send_out())
 
+    def close(self) -> None:
+        """Give everything back; rows that wait are lost."""
+        self.engine.close()
+        vars(self).clear()
+
     def tick(self) -> Batches:
         """Send the queue out if its first row is overdue, or without max_wait."""
         overdue = self._serve_overdue()

@@ -113,6 +113,7 @@ class Router(Operator):
         self._pool.shutdown()
         for node in self.nodes:
             node.close()
+        vars(self).clear()
 
     def tick(self) -> Batches:
         """Do what is due on every node; without max_wait, one round on the next that is busy."""

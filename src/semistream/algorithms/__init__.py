@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Algorithm", "algorithms", "choose", "register"]
 
-_HOST_PARTS = (1 / 2, 1 / 4, 1 / 8)  # of the memory; the first that leaves enough for a task
+_HOST_PARTS = (1 / 4, 1 / 8, 1 / 16)  # of the memory; the first that leaves enough for a task
 _FEW_PAGES = 4  # are held by each task: to load them costs less than to find them
 
 _REGISTRY: dict[str, type[Algorithm]] = {
@@ -84,7 +84,7 @@ def register(algorithm: type[Algorithm]) -> type[Algorithm]:
     return algorithm
 
 
-def choose(  # noqa: PLR0913 - what a join is given
+def choose(
     name: str,
     spec: JoinSpec,
     memory: int,
@@ -116,7 +116,7 @@ def choose(  # noqa: PLR0913 - what a join is given
     return algorithm, task, replace(plan, memory=memory, tasks=tasks)
 
 
-def _with_host(  # noqa: PLR0913, PLR0917 - as `choose`
+def _with_host(
     algorithm: type[Algorithm],
     spec: JoinSpec,
     memory: int,

@@ -197,8 +197,8 @@ class Adaptive(Algorithm):
         begin, count = _values(rows)  # one value for each window row; those at the ends may be cut
         whole = begin[int(continued) : len(begin) - self._cut]
         first = np.unique(codes[whole], return_index=True)[1] + continued
-        hits = self._sketch.estimate(codes[begin[first]])
-        hot = hits > self._threshold * count[first]
+        hits = self._asked(codes[begin[first]])
+        hot = hits > self._least_hits * count[first]
         if self._several is not None:
             hot &= ~self._several[window.pages[rows[begin[first]]]]
         begin, count, hits = self._that_fit(begin[first[hot]], count[first[hot]], hits[hot])
@@ -208,9 +208,7 @@ class Adaptive(Algorithm):
 
     def _that_fit(self, begin: Rows, count: Rows, hits: Rows) -> tuple[Rows, Rows, Rows]:
         """Give the hottest values, as many as may be staged."""
-        room = (self._staging - self._staged_bytes) / (
-            self._row + self.engine.master.row_bytes
-        )
+        room = (self._staging - self._staged_bytes) / (self._row + self.engine.master.row_bytes)
         order = np.argsort(-hits / count, kind="stable")
         fit = order[np.cumsum(count[order]) <= room]
         return begin[fit], count[fit], hits[fit]
@@ -226,6 +224,13 @@ class Adaptive(Algorithm):
         values = [pa.array(codes[chosen]), *(take(column, index) for column in columns)]
         rows = pa.RecordBatch.from_arrays(values, schema=self._schema)
         self._note(rows, hits)
+
+    def _asked(self, codes: npt.NDArray[np.int64]) -> Rows:
+        return self._sketch.estimate(codes)
+
+    @property
+    def _least_hits(self) -> float:
+        return self._threshold
 
     @property
     def _staged_bytes(self) -> float:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from semistream.host.state import HostState
     from semistream.plan import Task
-    from semistream.sketch import Sketch
     from semistream.window import Chunk
 
 __all__ = ["SharedAdaptive"]
@@ -44,20 +43,24 @@ class SharedAdaptive(Adaptive):
     def host(self) -> HostState:
         """The state that all joins on this host share."""
         if self._host is None:
+            assert self.engine.task.host is not None  # noqa: S101 - for the type checker
             self._host = self.engine.task.host.open()
         return self._host
 
     @property
     def cache(self) -> Any:  # noqa: ANN401 - a `Held`
-        """The newest hot set on this host; the engine asks before each chunk, and only then."""
+        """The newest hot set on this host, until `probed`; the engine asks before each chunk."""
         return self.host.newest()
 
-    @property
-    def _sketch(self) -> Sketch:
-        return self.host.sketch
+    def probed(self) -> None:
+        """Let others overwrite the hot set: while a row waits, no one needs it."""
+        self.host.rest()
+
+    def _asked(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self.host.sketch.estimate(codes)
 
     @property
-    def _threshold(self) -> float:
+    def _least_hits(self) -> float:
         return self.host.threshold
 
     @property
@@ -69,7 +72,7 @@ class SharedAdaptive(Adaptive):
 
     def admitting(self, chunk: Chunk) -> None:
         """Count keys that the hot set did not have."""
-        self._sketch.add(chunk.codes)
+        self.host.sketch.add(chunk.codes)
 
     def admitted(self) -> None:
         """Make the next hot set, if there is enough for it."""

@@ -70,14 +70,12 @@ def choose_rows(
     sizes = sizes if fresh is None else sizes[fresh]
     firsts = _firsts(sources, block, position)
     value_bytes = np.add.reduceat(sizes, firsts) if len(firsts) else sizes
-    worth = counts[firsts].astype(np.float32) / value_bytes
+    worth = np.divide(counts[firsts], value_bytes, dtype=np.float32)
     stays, lost = _most_worth(worth, value_bytes, room)
     keep = np.repeat(stays, np.diff(firsts, append=len(block)))
     kept = float(sizes[keep].sum(dtype=np.float64))
     widest = int(sizes[keep].max(initial=0)) - BESIDE if len(sizes) else 0
-    return Chosen(
-        block[keep], position[keep], counts[keep], int(kept), max(0, widest), lost * mean
-    )
+    return Chosen(block[keep], position[keep], counts[keep], int(kept), max(0, widest), lost * mean)
 
 
 def _first_of_each(
@@ -119,9 +117,7 @@ def _most_worth(
     return stays, float(worth[gone].max(initial=0.0))
 
 
-def write(
-    slot: Slot, sources: Sequence[pa.RecordBatch], chosen: Chosen
-) -> tuple[int, int] | None:
+def write(slot: Slot, sources: Sequence[pa.RecordBatch], chosen: Chosen) -> tuple[int, int] | None:
     """Write the chosen rows into a slot; give the place of the description, None without room."""
     memory = slot.begin(chosen.bytes + overhead(sources[0].num_columns))
     return None if memory is None else _Writer(memory, sources, chosen).write()
@@ -174,12 +170,10 @@ class _Writer:
         if not Blocks.possible(pa.schema([("", kind)])):
             return self._message(columns)
         where = (self._chosen.block, self._chosen.position)
-        buffers, nulls = [], 0
+        nulls = 0
+        buffers: list[tuple[int, int] | None] = [None]
         if any(column.null_count for column in columns):
-            nulls, place = self._bits(columns, 0)
-            buffers.append(place)
-        else:
-            buffers.append(None)
+            nulls, buffers[0] = self._bits(columns, 0)
         if kind == pa.bool_():
             buffers.append(self._bits(columns, 1)[1])
         elif is_in_place(kind):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import mmap
-import os
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from semistream.blocks import Blocks
 from semistream.errors import OptionError
 from semistream.plain import row_width
+
+if TYPE_CHECKING:
+    import os
+
+    import pyarrow as pa
 
 __all__ = ["BESIDE", "HEADER", "HostShare", "HostSizes", "least_row", "overhead", "share"]
 
@@ -66,10 +69,11 @@ class HostSizes:
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> schema = pa.schema([("code", pa.int64()), ("name", pa.binary(111))])
     >>> sizes = HostSizes.of(6 << 20, schema, rows=2_000_000, row_bytes=120)
     >>> sizes.slot // 137, sizes.total <= 6 << 20
-    (17338, True)
+    (17430, True)
     """
 
     slot: int
@@ -121,13 +125,13 @@ class HostSizes:
         return sum(self.components.values())
 
 
-def share(memory: int, tasks: int, host: float = 0.5) -> tuple[int, int]:
+def share(memory: int, tasks: int, host: float = 0.25) -> tuple[int, int]:
     """Give the bytes for the host, and for each task; ``host`` is the host's part of all.
 
     Examples
     --------
     >>> share(12 << 20, tasks=8)
-    (6291456, 786432)
+    (3145728, 1179648)
     """
     part = int(memory * host)
     return part, (memory - part) // tasks

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-__all__ = ["Progress", "build_master"]
+__all__ = ["Progress", "build_master", "written"]
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,11 @@ def build_master(
     Parameters
     ----------
     source
-        A pyarrow Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or folder.
+        A pyarrow Table, RecordBatch or RecordBatchReader, the path of a Parquet file or folder, or
+        a Spark DataFrame that is not streaming.
     path
-        The folder to write, replaced atomically if a master is there.
+        The folder to write, replaced atomically if a master is there. For a Spark DataFrame it is
+        on a file system that the driver and all executors share.
     key
         The join key: a column's name, or several.
     page_bytes
@@ -60,9 +62,25 @@ def build_master(
     filter
         Whether to store a Bloom filter, which answers absent keys without a page.
     memory
-        What the build may use, beside the batches that a RecordBatchReader gives.
+        What the build may use, beside the batches that a RecordBatchReader gives. For a Spark
+        DataFrame: what the Python worker of each task may use, of which it takes a few pages, and
+        the driver for the filter, which is at most a quarter. Spark sorts in its own memory.
     progress
-        Called now and then with a `Progress`.
+        Called now and then with a `Progress`; for a Spark DataFrame, when a phase or a part ends.
+
+    Notes
+    -----
+    A Spark DataFrame is built as a Spark job: its rows are divided into
+    ``spark.sql.shuffle.partitions`` ranges of keys (fewer if adaptive execution finds them small),
+    sorted and written in parallel; then the driver puts the files together. Spark reads the source
+    twice, first to find the ranges: ``persist`` it if that is dear.
+
+    The rows and statistics are those of a build by one process, but each range ends with a page,
+    and rows with the same key come in no particular order. So the `Master.snapshot` of the same
+    rows may be another one, except for a single range and unique keys.
+
+    Types are Spark's own in Arrow. A timestamp is in microseconds, UTC, whatever time zone the
+    session has; ``timestamp_ntz`` has no time zone.
 
     Examples
     --------
@@ -89,6 +107,18 @@ def build_master(
 
 def _silent(_: Progress) -> None:
     pass
+
+
+def written(progress: Callable[[Progress], None], total: int) -> Callable[[int], None]:
+    """Give a function that is told how many more rows were written, and reports it."""
+    done = 0
+
+    def passed(rows: int) -> None:
+        nonlocal done
+        done += rows
+        progress(Progress("write", done, total))
+
+    return passed
 
 
 @dataclass
@@ -122,19 +152,9 @@ class _Build:
         keys = KeyFilter.zeros(KeyFilter.affordable(words, sort.rows, self.memory // 4))
         with Draft(self.target.folder) as pages:
             writer = PageWriter(pages.file, self.target.page_schema, self.target.page_bytes)
-            for batch in sort.merged(self._reporter(sort.rows)):
+            for batch in sort.merged(written(self.progress, sort.rows)):
                 codes = writer.add(batch)
                 if keys.nbytes:
                     keys.add(codes)
             writer.finish()
             self.target.publish(pages, writer.index, writer.counts(null_keys), keys)
-
-    def _reporter(self, total: int) -> Callable[[int], None]:
-        done = 0
-
-        def passed(rows: int) -> None:
-            nonlocal done
-            done += rows
-            self.progress(Progress("write", done, total))
-
-        return passed

@@ -35,7 +35,7 @@ __all__ = [
     "publish",
     "remove_others",
     "scratch",
-    "staging",
+    "staging_folder",
 ]
 
 _PREFIX = ".draft-"
@@ -155,7 +155,7 @@ def _remove(path: Path) -> None:
             return
 
 
-def staging(folder: Path) -> Path:
+def staging_folder(folder: Path) -> Path:
     """Make a folder for the parts of a build by many processes; it goes the way of drafts."""
     path = folder / f"{_PREFIX}{uuid.uuid4().hex}"
     path.mkdir()
@@ -207,6 +207,7 @@ class ReadFile:
     def __init__(self, path: Path, flags: int = 0) -> None:
         self.path = path
         self._handle = -1
+        self._mapped: pa.Buffer | None = None
         self._handle = os.open(path, os.O_RDONLY | flags)
         self.size = os.fstat(self._handle).st_size
 
@@ -216,10 +217,11 @@ class ReadFile:
         return self._handle
 
     def mapped(self) -> pa.Buffer:
-        """Give the whole content, mapped into memory."""
-        if not self.size:
-            return pa.py_buffer(b"")
-        return pa.py_buffer(mmap.mmap(self._handle, self.size, prot=mmap.PROT_READ))
+        """Give the whole content, mapped into memory; once, for what was touched stays at hand."""
+        if self._mapped is None:
+            whole = mmap.mmap(self._handle, self.size, prot=mmap.PROT_READ) if self.size else b""
+            self._mapped = pa.py_buffer(whole)
+        return self._mapped
 
     def expect(self, start: int, length: int) -> None:
         """Tell the operating system that these bytes are wanted soon, and do not wait for them."""

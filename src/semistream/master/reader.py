@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import numpy.typing as npt
+
     from semistream.master.store import Master
 
 __all__ = ["PageReader", "reader_kind"]
@@ -55,6 +57,11 @@ class PageReader(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes that the disk buffer holds now."""
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Where each part lies in memory, if all do."""
+        raise NotImplementedError
 
     def held(self) -> float:
         """Give the share of the master that lies in memory, as far as a sample tells."""
@@ -127,6 +134,12 @@ class _MappedReader(PageReader):
         self._data = self._file.mapped()
         self._verified = np.zeros(len(self._index.code), dtype=np.bool_)
         self._current = 0
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Where each part lies in memory."""
+        starts: npt.NDArray[np.int64] = self._index.offset + self._data.address
+        return starts
 
     @property
     def nbytes(self) -> int:

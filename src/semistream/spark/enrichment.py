@@ -73,7 +73,7 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     if partition.value == "key":
         df = routed(df, job, everywhere)
     send = by_keys if transfer.value == "keys" else by_rows
-    return send(df, job, reports_of(spark), table.schema)
+    return send(df, job, reports_of(df), table.schema)
 
 
 def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> Job:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semistream.algorithms import choose
+from semistream.host import HostShare, default_root
 from semistream.join import Join
 from semistream.spec import JoinSpec
 
@@ -67,7 +68,7 @@ class Job:
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
         """Give the job with what follows from the master, if all goes together and fits."""
         spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix)
-        choose(self.algorithm, spec, self.memory // self.tasks, None, self.options)
+        choose(self.algorithm, spec, self.memory, None, self.options, self.shared)
         return replace(
             self,
             how=spec.how,
@@ -88,6 +89,11 @@ class Job:
         """Bytes of a task for answers that are not in order yet, and a copy of them."""
         return self.memory // self.tasks // 4 if self.scalar else 0
 
+    @property
+    def shared(self) -> HostShare:
+        """How tasks share a host."""
+        return HostShare(default_root(), self.tasks)
+
     def join(self, master: Master) -> Join:
         """Make a task's join."""
         return Join(
@@ -95,10 +101,11 @@ class Job:
             self.stream,
             on=self.on,
             how=self.how,
-            memory=self.memory // self.tasks - self.room_for_answers,
+            memory=self.memory - self.tasks * self.room_for_answers,
             algorithm=self.algorithm,
             select=self.select if self.how in {"inner", "left"} else None,
             prefix=self.prefix,
+            shared=self.shared,
             **self.options,
         )
 

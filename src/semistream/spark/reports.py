@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.accumulators import AccumulatorParam
-
-if TYPE_CHECKING:
-    from semistream.join import Join
 
 __all__ = ["Key", "Report", "Reports"]
 
@@ -27,13 +23,8 @@ class Report:
     memory: dict[str, int]
     """The most bytes that a task held of each component."""
     budget: int
-    """Bytes that a task may hold."""
+    """Bytes that an executor may hold."""
     tasks: int = 1
-
-    @classmethod
-    def of(cls, join: Join) -> Report:
-        """Report a join that is at its end."""
-        return cls(join.metrics.as_dict(), dict(join.memory_used), join.plan.memory)
 
     def __add__(self, other: Report) -> Report:
         """Give what both did.

@@ -2,27 +2,184 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from semistream.errors import SemistreamError
 from semistream.spark.cluster import context_of
 from semistream.spark.reports import Reports
+from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable, Iterator
 
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+    from semistream.spark.reports import Report
     from semistream.spark.worker import Channel
 
-__all__ = ["reports_of"]
+__all__ = ["BatchMetrics", "add_reader", "reports_of"]
 
-_CHANNELS: dict[str, Channel] = {}
+log = logging.getLogger(__name__)
+
+_CHANNELS: WeakKeyDictionary[SparkContext, Channel] = WeakKeyDictionary()
+_LISTENERS: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
+_HITS = ("cache_hits", "looked_up", "pinned_hits")
 
 
-def reports_of(spark: SparkSession) -> Channel:
+@dataclass(frozen=True)
+class BatchMetrics:
+    """What one enrichment did in one micro-batch."""
+
+    query: str
+    batch: int
+    name: str
+    """The enrichment's."""
+    seconds: float
+    """What the micro-batch took, all of it."""
+    counters: dict[str, int]
+    """As `Join.metrics` has them, summed up over tasks."""
+    memory: dict[str, int]
+    """The most bytes that a task held, by component; those of the host are the same for all."""
+    budget: int
+    """Bytes that an executor may hold."""
+
+    @property
+    def rows(self) -> int:
+        """Stream rows taken in."""
+        return self.counters["rows_in"]
+
+    @property
+    def absent(self) -> int:
+        """Stream rows without a match."""
+        filtered = self.counters["filtered"]
+        return self.counters["absent"] + filtered
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of rows that were answered from memory, without reading for them."""
+        return sum(self.counters[name] for name in _HITS) / max(1, self.rows)
+
+    def held(self, tasks: int) -> int:
+        """Give the most bytes that so many tasks, and what they share, can have held."""
+        shared = sum(size for name, size in self.memory.items() if name.startswith("host "))
+        return shared + tasks * (sum(self.memory.values()) - shared)
+
+    def __str__(self) -> str:
+        c, rate = self.counters, self.rows / max(self.seconds, 1e-9)
+        return (
+            f"batch {self.batch} {self.name}: {self.rows:,} rows ({rate:,.0f}/s), "
+            f"{self.rows - self.absent:,} matched, {self.absent:,} absent, "
+            f"{self.hit_rate:.1%} from memory, {c['pages_read']:,} pages "
+            f"({format_bytes(c['bytes_read'])}) read, a task held "
+            f"{format_bytes(sum(self.memory.values()))} of {format_bytes(self.budget)}"
+        )
+
+
+def reports_of(df: DataFrame) -> Channel:
     """Give the channel on which tasks report to this driver; over Spark Connect there is none."""
+    spark = df.sparkSession
     context = context_of(spark)
     if context is None:
         return None
-    key = str(context.applicationId)
-    if key not in _CHANNELS:
-        _CHANNELS[key] = context.accumulator({}, Reports())
-    return _CHANNELS[key]
+    channel = _CHANNELS.setdefault(context, context.accumulator({}, Reports()))
+    if df.isStreaming:
+        _listener(spark, channel)
+    return channel
+
+
+def _listener(spark: SparkSession, channel: Channel) -> _Listener:
+    if spark not in _LISTENERS:
+        _LISTENERS[spark] = _Listener(channel)
+        spark.streams.addListener(_LISTENERS[spark])
+    return _LISTENERS[spark]
+
+
+def add_reader(
+    spark: SparkSession, each: Callable[[BatchMetrics], None] | None, prometheus: int | None
+) -> None:
+    """Have every micro-batch's metrics given to a function, or to Prometheus."""
+    channel = reports_of(spark.range(0))
+    if channel is None:
+        msg = "over Spark Connect workers cannot report; see the observed metrics of lastProgress"
+        raise SemistreamError(msg)
+    listener = _listener(spark, channel)
+    if each is not None:
+        listener.readers.append(each)
+    if prometheus is not None:
+        listener.readers.append(_prometheus(prometheus))
+
+
+class _Listener(StreamingQueryListener):
+    """Puts what tasks reported together with what Spark tells of a micro-batch."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.readers: list[Callable[[BatchMetrics], None]] = [lambda m: log.info("%s", m)]
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        progress = event.progress
+        seconds = progress.durationMs.get("triggerExecution", 0) / 1000
+        for metrics in self._taken(str(progress.id), progress.batchId, seconds):
+            for reader in self.readers:
+                reader(metrics)
+
+    def _taken(self, query: str, batch: int, seconds: float) -> Iterator[BatchMetrics]:
+        """Take the reports of a micro-batch out of the channel."""
+        reports: dict[Any, Report] = self._channel.value if self._channel else {}
+        for key in [key for key in reports if key[:2] == (query, str(batch))]:
+            r = reports.pop(key)
+            yield BatchMetrics(query, batch, key[2], seconds, r.counters, r.memory, r.budget)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        pass
+
+
+def _prometheus(port: int) -> Callable[[BatchMetrics], None]:
+    """Serve metrics on a port; give what takes them in."""
+    try:
+        import prometheus_client as client  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        msg = "Prometheus needs a client: pip install 'semistream[prometheus]'"
+        raise SemistreamError(msg) from None
+    registry = client.CollectorRegistry()
+    labels = ("query", "enrichment")
+    counters = client.Counter("semistream", "What was done.", (*labels, "what"), registry=registry)
+    memory = client.Gauge(
+        "semistream_task_bytes",
+        "The most that a task held.",
+        (*labels, "component"),
+        registry=registry,
+    )
+    seconds = client.Gauge(
+        "semistream_batch_seconds", "What the last micro-batch took.", labels, registry=registry
+    )
+    server, _ = client.start_http_server(port, registry=registry)
+    log.info("metrics are served on port %d", server.server_port)
+
+    def take(metrics: BatchMetrics) -> None:
+        told = (metrics.query, metrics.name)
+        for name, count in metrics.counters.items():
+            counters.labels(*told, name).inc(count)
+        for name, size in metrics.memory.items():
+            memory.labels(*told, name).set(size)
+        seconds.labels(*told).set(metrics.seconds)
+
+    return take

@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from semistream.errors import MasterError
 from semistream.master import open_master
 from semistream.master.format import MANIFEST
+from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
 from semistream.spark.job import shape_of
 from semistream.spark.localize import local_copy
@@ -67,10 +68,11 @@ def join_rows(
     job: Job, channel: Channel, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Join whole rows: what ``mapInArrow`` runs."""
-    with _running(job, channel) as join:
+    with _running(job, channel) as (join, note):
         finish = _for_spark(join.schema, len(job.stream))
         for batch in batches:
             yield from map(finish, join.offer(batch.cast(job.stream)))
+            note()
         yield from map(finish, join.drain())
 
 
@@ -78,21 +80,30 @@ def answer_keys(
     job: Job, channel: Channel, batches: Iterable[tuple[pa.Array, ...]]
 ) -> Iterator[pa.Array]:
     """Give for each row a struct of the master's columns, or whether there is a match."""
-    with _running(job, channel) as join:
+    with _running(job, channel) as (join, note):
         answers = Answers(join, job.stream, job.room_for_answers // 2)
         for keys in batches:
             yield from answers.add(keys)
+            note()
         yield from answers.finish()
 
 
 @contextmanager
-def _running(job: Job, channel: Channel) -> Iterator[Join]:
-    join = job.join(opened(job))
+def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], None]]]:
+    """Give a task's join, and a way to note what it holds; report when it ends."""
+    join, most = job.join(opened(job)), MemoryUse()
+
+    def note() -> None:
+        for name, size in join.memory_used.items():
+            most[name] = max(size, most.get(name, 0))
+
     try:
-        yield join
+        yield join, note
+        note()
     finally:
         if channel is not None:
-            channel.add({_key(job): Report.of(join)})
+            channel.add({_key(job): Report(join.metrics.as_dict(), dict(most), job.memory)})
+        join.close()
 
 
 def _key(job: Job) -> Key:

@@ -1,0 +1,51 @@
+"""What is known of a master's pages on a host: where each column begins, learnt once for all."""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xxhash
+
+from semistream.errors import HostFolderError
+from semistream.host.folder import Handle, boot, open_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from semistream.master import Master
+
+__all__ = ["Directory"]
+
+
+class Directory:
+    """Bytes that all processes on a host map, zero at first.
+
+    A page is verified, and its buffers are noted, by whoever wants it first. Two who do so at once
+    write the same: there is no lock.
+
+    Parameters
+    ----------
+    root
+        The folder of all states.
+    master
+        The master; another snapshot has another directory.
+    wanted
+        The columns that are gathered.
+    size
+        The bytes.
+    """
+
+    def __init__(self, root: Path, master: Master, wanted: Sequence[str], size: int) -> None:
+        told = f"{boot()} {master.snapshot} {master.manifest.page_bytes} {size} {list(wanted)!r}"
+        folder, self._folder = open_folder(root, f"pages-{xxhash.xxh3_64_hexdigest(told.encode())}")
+        file = Handle(folder / "directory")
+        if not file.reserve(size):
+            msg = f"{folder}: no room for {size:,} bytes; name another folder in HostShare(root=…)"
+            raise HostFolderError(msg)
+        self.bytes: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(file.number, size), np.uint8)
+        file.close()

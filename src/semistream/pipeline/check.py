@@ -1,0 +1,198 @@
+"""A pipeline against the real schemas: its stream's, and those of its masters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from semistream.algorithms import choose
+from semistream.errors import BudgetError, OptionError, SchemaError, SemistreamError
+from semistream.host import HostShare, default_root
+from semistream.master import Master, open_master
+from semistream.pipeline.columns import arrange, wrong_columns
+from semistream.pipeline.problems import PipelineError, Problem
+from semistream.spec import JoinSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from semistream.pipeline.model import Pipeline
+    from semistream.pipeline.sections import Enrichment
+    from semistream.plan import Plan
+
+__all__ = ["Flow", "Step", "Surroundings", "check"]
+
+
+def _open(step: Enrichment) -> Master:
+    return open_master(step.master, read=step.read)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a pipeline runs, as far as its check must know."""
+
+    tasks: int = 1
+    """How many tasks an executor runs at once; they share the memory of an enrichment."""
+    opened: Callable[[Enrichment], Master] = _open
+    """Opens the master of an enrichment."""
+    leaving: Callable[[pa.Field], pa.DataType] = attrgetter("type")
+    """Gives the type in which a column of a master leaves the enrichment."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An enrichment that fits its stream and its master."""
+
+    enrichment: Enrichment
+    spec: JoinSpec
+    plan: Plan
+    """How the memory is split."""
+    output: pa.Schema
+    """The columns that come out."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What flows through a pipeline: columns and types from the source to the sink."""
+
+    stream: pa.Schema
+    steps: tuple[Step, ...]
+    columns: tuple[tuple[str, str], ...]
+    """The columns that reach the sink: name out of the enrichments, name in the sink."""
+
+    @cached_property
+    def enriched(self) -> pa.Schema:
+        """The columns that come out of the enrichments."""
+        return self.steps[-1].output if self.steps else self.stream
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        """The columns that reach the sink."""
+        return pa.schema([self.enriched.field(old).with_name(new) for old, new in self.columns])
+
+
+def check(pipeline: Pipeline, stream: pa.Schema, surroundings: Surroundings | None = None) -> Flow:
+    """Check a pipeline against the schema of its stream and of its masters.
+
+    Parameters
+    ----------
+    pipeline
+        What the file says.
+    stream
+        The columns that the source gives.
+    surroundings
+        Where it runs; a single task if not given.
+
+    Raises
+    ------
+    PipelineError
+        Columns, types or budgets do not go together: every mistake, each with its line.
+    """
+    checker = _Checker(pipeline, surroundings or Surroundings())
+    flow = checker.flow(stream)
+    if checker.problems or flow is None:
+        raise PipelineError(str(pipeline.path), checker.problems)
+    return flow
+
+
+class _Checker:
+    """Follows the columns through a pipeline, and collects what is wrong."""
+
+    def __init__(self, pipeline: Pipeline, around: Surroundings) -> None:
+        self._pipeline, self._around = pipeline, around
+        self._steps: list[Step] = []
+        self.problems: list[Problem] = []
+
+    def flow(self, stream: pa.Schema) -> Flow | None:
+        schema: pa.Schema | None = stream
+        for i, step in enumerate(self._pipeline.enrich):
+            schema = self._enrich(f"enrich[{i}]", step, schema)
+        if schema is None:
+            return None
+        columns = self._pipeline.columns
+        for setting, message in wrong_columns(columns, schema.names):
+            self._wrong(f"columns.{setting}", message)
+        chosen = tuple(arrange(columns, schema.names))
+        self._sink([new for _, new in chosen])
+        return Flow(stream, tuple(self._steps), chosen)
+
+    def _wrong(self, where: str, message: object) -> None:
+        space = "" if str(message).startswith(":") else " "
+        self.problems.append(Problem(self._pipeline.mark(where), f"{where}{space}{message}"))
+
+    def _enrich(self, where: str, step: Enrichment, stream: pa.Schema | None) -> pa.Schema | None:
+        """Give the columns after a step; as far as they are known where it has a mistake."""
+        try:
+            master = self._around.opened(step)
+        except (SemistreamError, OSError) as error:
+            self._wrong(f"{where}.master", f": {error}")
+            return None
+        if stream is None:
+            return None
+        spec = self._spec(where, step, master, stream)
+        if spec is None:
+            return _likely(stream, master, step)
+        plan = self._plan(where, step, spec)
+        output = self._output(spec)
+        if plan is not None:
+            self._steps.append(Step(step, spec, plan, output))
+        return output
+
+    def _output(self, spec: JoinSpec) -> pa.Schema:
+        fields, kept = list(spec.output), len(spec.stream)
+        left = [field.with_type(self._around.leaving(field)) for field in fields[kept:]]
+        return pa.schema([*fields[:kept], *left])
+
+    def _spec(
+        self, where: str, step: Enrichment, master: Master, stream: pa.Schema
+    ) -> JoinSpec | None:
+        on = step.on if isinstance(step.on, dict) else list(step.on)
+        try:
+            JoinSpec.resolve(master, stream, on, step.how, [], "")
+        except (OptionError, SchemaError) as error:
+            self._wrong(f"{where}.on", f": {error}")
+            return None
+        try:
+            return JoinSpec.resolve(master, stream, on, step.how, step.select, step.prefix)
+        except (OptionError, SchemaError) as error:
+            self._wrong(f"{where}.{'prefix' if step.prefix else 'select'}", f": {error}")
+            return None
+
+    def _plan(self, where: str, step: Enrichment, spec: JoinSpec) -> Plan | None:
+        share = HostShare(default_root(), self._around.tasks)
+        try:
+            return choose(step.algorithm, spec, step.memory, None, step.options, share)[2]
+        except BudgetError as error:
+            self._wrong(f"{where}.memory", f": {error}")
+        except OptionError as error:
+            self._wrong(f"{where}.options", f": {error}")
+        return None
+
+    def _sink(self, names: list[str]) -> None:
+        sink = self._pipeline.sink
+        wanted = {f"partition_by[{i}]": n for i, n in enumerate(getattr(sink, "partition_by", ()))}
+        if key := getattr(sink, "key", None):
+            wanted["key"] = key
+        for setting, name in wanted.items():
+            if name not in names:
+                self._wrong(f"sink.{setting}", f": {SchemaError.missing('result', name, names)}")
+        if names and set(names) <= set(getattr(sink, "partition_by", ())):
+            self._wrong("sink.partition_by", "names every column; a file needs one of its own")
+
+
+def _likely(stream: pa.Schema, master: Master, step: Enrichment) -> pa.Schema:
+    """Give the columns that a step with a mistake would most likely have."""
+    if step.how in {"semi", "anti"}:
+        return stream
+    wanted = step.select if step.select is not None else master.schema.names
+    fields = list(stream)
+    for name in wanted:
+        if name in master.schema.names and name not in master.key:
+            field = master.schema.field(name)
+            if step.prefix + name not in stream.names:
+                fields.append(field.with_name(step.prefix + name))
+    return pa.schema(fields)

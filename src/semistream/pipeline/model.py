@@ -1,0 +1,43 @@
+"""What a pipeline is: a source, enrichments, column choices, a sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from semistream.pipeline.problems import Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from semistream.pipeline.ends import Sink, Source
+    from semistream.pipeline.sections import Columns, Enrichment
+
+__all__ = ["NOW", "Pipeline"]
+
+NOW = "available now"
+"""The trigger that ends when what is there is processed."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline as its file describes it."""
+
+    path: Path
+    name: str
+    source: Source
+    enrich: tuple[Enrichment, ...]
+    columns: Columns
+    sink: Sink
+    trigger: str | None
+    checkpoint: str
+    spark: Mapping[str, str]
+    marks: Mapping[str, Mark] = field(repr=False, compare=False)
+    """Where each value is in the file, by its name as ``enrich[0].on``."""
+
+    def mark(self, where: str) -> Mark:
+        """Give the place of a value, or of what is around it if it is not given."""
+        while where and where not in self.marks:
+            where = where[: max(where.rfind("."), where.rfind("["), 0)]
+        return self.marks.get(where, Mark())

@@ -1,0 +1,77 @@
+"""The sections of a pipeline file: a field's name is a key, its reader says what it may hold."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from semistream.algorithms import algorithms
+from semistream.pipeline import values
+from semistream.spec import HOW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from semistream.pipeline.node import Node, Scalar
+
+__all__ = ["Columns", "Enrichment", "Section", "setting"]
+
+
+def setting(read: Callable[[Node], Any], default: object = MISSING, *, path: bool = False) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for a value of the field's type
+    """Make a field that a file can give; required if there is no default."""
+    metadata = {"read": read, "path": path}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the file."""
+
+    kind: ClassVar[str] = ""
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        """Give what is wrong between the section's own fields: a field and a message."""
+        yield from ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enrichment(Section):
+    """A join with a master table; the arguments of `enrich`."""
+
+    master: str = setting(values.text, path=True)
+    on: tuple[str, ...] | dict[str, str] = setting(values.key)  # noqa: RUF009
+    how: str = setting(values.choice(tuple(sorted(set(HOW.values())))), "inner")
+    select: tuple[str, ...] | None = setting(values.names(), None)
+    prefix: str = setting(values.text, "")
+    memory: int = setting(values.size, 256 << 20)
+    algorithm: str = setting(values.choice(algorithms), "adaptive")
+    partition: str = setting(values.choice(("auto", "none", "key")), "auto")
+    transfer: str = setting(values.choice(("auto", "keys", "rows")), "auto")
+    localize: bool | int = setting(values.flag_or_size, False)
+    read: str = setting(values.choice(("mapped", "direct")), "mapped")
+    name: str = setting(values.text, "")
+    options: Mapping[str, Scalar] = setting(values.mapping(values.scalar), {})
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        """Tell a setting that has no use beside another."""
+        if self.how in {"semi", "anti"}:
+            for given in ("select", "prefix"):
+                if getattr(self, given):
+                    yield given, f"has no use with how: {self.how}, which gives no master column"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns(Section):
+    """Which columns reach the sink, in the names that come out of the enrichments."""
+
+    replace: Mapping[str, str] = setting(values.mapping(values.text), {})
+    drop: tuple[str, ...] = setting(values.names(), ())
+    keep: tuple[str, ...] | None = setting(values.names(), None)
+    rename: Mapping[str, str] = setting(values.mapping(values.text), {})
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        """Tell a setting that has no use beside another."""
+        if self.keep is not None and self.drop:
+            yield "drop", "and keep say the same in two ways; give one of them"

@@ -1,0 +1,215 @@
+"""What a checkpoint belongs to: a note beside Spark's own files, compared at every start.
+
+Spark itself goes on from any checkpoint, also with another source, sink or master behind it; what
+then comes out is wrong in silence. The note is ``semistream.json`` in the checkpoint's folder.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
+from uuid import uuid4
+
+from semistream.errors import SemistreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from semistream.pipeline import Pipeline
+    from semistream.pipeline.check import Flow
+
+__all__ = ["CheckpointError", "claim", "verify"]
+
+NOTE = "semistream.json"
+_SAME_SOURCE = {
+    "files": ("path", "format"),
+    "kafka": ("topic",),
+    "generator": ("keys", "skew", "seed", "row_bytes", "absent", "stride", "strings"),
+    "rate": ("rows_per_second",),
+}
+_SAME_SINK = {
+    "parquet": ("path",),
+    "delta": ("path",),
+    "kafka": ("topic",),
+    "postgresql": ("url", "table"),
+}
+
+
+class CheckpointError(SemistreamError, ValueError):
+    """A checkpoint belongs to something else than the pipeline that would go on from it."""
+
+
+def claim(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> str:
+    """Check that the checkpoint is this pipeline's, note it there, and give the query's id.
+
+    Raises
+    ------
+    CheckpointError
+        It is another's, or what it was begun with has changed.
+    """
+    before = verify(pipeline, flow, spark)
+    if before is not None:
+        return str(before["id"])
+    note = {"format": 1, "id": str(uuid4()), "name": pipeline.name, **_facts(pipeline, flow)}
+    _folder(pipeline.checkpoint, spark).write(json.dumps(note, indent=2))
+    return str(note["id"])
+
+
+def verify(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> Mapping[str, Any] | None:
+    """Check that the checkpoint is this pipeline's; give its note, or None if it is new."""
+    folder = _folder(pipeline.checkpoint, spark)
+    text = folder.read()
+    if text is None:
+        if folder.is_used():
+            msg = (
+                f"the checkpoint {pipeline.checkpoint} was begun by another program than "
+                "semistream run; choose another folder, as checkpoint: …"
+            )
+            raise CheckpointError(msg)
+        return None
+    before: Mapping[str, Any] = json.loads(text)
+    changes = list(_changes(before, json.loads(json.dumps(_facts(pipeline, flow)))))
+    if changes:
+        whose = f" of pipeline {before['name']!r}" if before["name"] != pipeline.name else ""
+        msg = (
+            f"the checkpoint {pipeline.checkpoint}{whose} can't be gone on with: "
+            f"{'; '.join(changes)}. Bring back what has changed, or start anew with another "
+            "checkpoint and another place in the sink."
+        )
+        raise CheckpointError(msg)
+    return before
+
+
+def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
+    """Give what must stay the same for a query to go on."""
+    return {
+        "source": _identity(pipeline.source, _SAME_SOURCE),
+        "sink": _identity(pipeline.sink, _SAME_SINK),
+        "masters": [
+            {
+                "name": step.enrichment.name,
+                "path": step.enrichment.master,
+                "key": list(step.spec.master.key),
+                "columns": _types(_used(step.spec.master.schema, step.spec)),
+            }
+            for step in flow.steps
+        ],
+        "output": _types(flow.output),
+    }
+
+
+def _identity(end: Any, same: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:  # noqa: ANN401
+    return {"kind": end.kind, **{name: getattr(end, name) for name in same.get(end.kind, ())}}
+
+
+def _used(schema: pa.Schema, spec: Any) -> list[pa.Field]:  # noqa: ANN401 - a JoinSpec
+    """Give the columns of a master that the join takes: only those must stay as they are."""
+    return [field for field in schema if field.name in {*spec.master.key, *spec.payload}]
+
+
+def _types(fields: pa.Schema | list[pa.Field]) -> dict[str, str]:
+    return {field.name: str(field.type) for field in fields}
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for end in ("source", "sink"):
+        for name in {**before[end], **now[end]}:
+            was, is_ = before[end].get(name), now[end].get(name)
+            if was != is_:
+                yield f"its {end}'s {name} was {was!r} and is {is_!r} now"
+    if len(before["masters"]) != len(now["masters"]):
+        yield f"it had {len(before['masters'])} enrichments and has {len(now['masters'])} now"
+    masters = list(zip(before["masters"], now["masters"], strict=False))
+    rebuilt = [change for was, is_ in masters for change in _master_changes(was, is_)]
+    yield from rebuilt
+    if not rebuilt and before["output"] != now["output"]:
+        changed = _column_changes(before["output"], now["output"])
+        yield f"the sink's columns have changed: {', '.join(changed) or 'their order'}"
+
+
+def _master_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    what = f"the master {now['path']} has been rebuilt with another schema since"
+    if before["key"] != now["key"]:
+        yield f"{what}: its key was {before['key']} and is {now['key']} now"
+    changed = list(_column_changes(before["columns"], now["columns"]))
+    if changed:
+        yield f"{what}: {', '.join(changed)}"
+
+
+def _column_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Say how columns differ.
+
+    Examples
+    --------
+    >>> list(_column_changes({"a": "int64", "b": "double"}, {"a": "string", "c": "double"}))
+    ["column 'a' was int64 and is string now", "column 'b' is gone", "column 'c' is new"]
+    """
+    for name in {**before, **now}:
+        if name not in now:
+            yield f"column {name!r} is gone"
+        elif name not in before:
+            yield f"column {name!r} is new"
+        elif before[name] != now[name]:
+            yield f"column {name!r} was {before[name]} and is {now[name]} now"
+
+
+def _folder(path: str, spark: SparkSession) -> _Local | _Remote:
+    url = urlparse(path)
+    if url.scheme in {"", "file"}:
+        return _Local(Path(unquote(url.path) if url.scheme else path))
+    return _Remote(path, spark)
+
+
+class _Local:
+    """A checkpoint in a file system of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> str | None:
+        note = self._path / NOTE
+        return note.read_text(encoding="utf-8") if note.exists() else None
+
+    def is_used(self) -> bool:
+        return (self._path / "offsets").exists() or (self._path / "metadata").exists()
+
+    def write(self, text: str) -> None:
+        self._path.mkdir(parents=True, exist_ok=True)
+        part = self._path / f".{NOTE}.part"
+        part.write_text(text, encoding="utf-8")
+        part.replace(self._path / NOTE)
+
+
+class _Remote:
+    """A checkpoint in a file system that Spark knows: HDFS, an object store."""
+
+    def __init__(self, path: str, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
+        self._path = self._at(path)
+        settings = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._files = self._path.getFileSystem(settings)
+
+    def _at(self, *parts: Any) -> Any:  # noqa: ANN401 - Hadoop's
+        return self._jvm.org.apache.hadoop.fs.Path(*parts)
+
+    def read(self) -> str | None:
+        if not self._files.exists(self._at(self._path, NOTE)):
+            return None
+        stream = self._files.open(self._at(self._path, NOTE))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def is_used(self) -> bool:
+        return bool(self._files.exists(self._at(self._path, "offsets")))
+
+    def write(self, text: str) -> None:
+        stream = self._files.create(self._at(self._path, NOTE), True)
+        stream.write(bytearray(text.encode()))
+        stream.close()

@@ -1,0 +1,163 @@
+"""The commands of pipelines: ``semistream run``, ``check`` and ``generate``.
+
+Spark and YAML are imported when a command needs them: the others work without.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semistream.errors import OptionError
+from semistream.pipeline import PipelineError, generate
+from semistream.spark.demo.command import demo
+from semistream.terminal import AsJson, console, errors, messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from semistream.pipeline import Pipeline
+
+__all__ = ["add_to"]
+
+PipelineFile = Annotated[Path, typer.Argument(help="The pipeline, a YAML file.")]
+SparkMaster = Annotated[
+    str | None, typer.Option("--master", help="Where Spark runs: local[4], spark://host:7077, …")
+]
+FAILED = 3
+"""The exit code of a query that met an error while it ran."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("run")(run)
+    app.command("check")(check)
+    app.command("demo")(demo)
+    app.add_typer(generate.app, name="generate")
+
+
+def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = False) -> None:
+    """Validate a pipeline and print its plan; nothing runs.
+
+    Every mistake is reported at once, with its line. Columns and types are checked against the
+    real schemas of the source and the masters.
+    """
+    with messages(), _needed(), _mistakes(as_json):
+        from semistream.pipeline.describe import as_dict, as_text
+        from semistream.spark import checkpoint
+        from semistream.spark.pipeline import prepare
+
+        pipeline = _read(file)
+        with _session(pipeline, master) as spark:
+            ready = prepare(pipeline, spark)
+            begun = checkpoint.verify(pipeline, ready.flow, spark) is not None
+        if as_json:
+            typer.echo(json.dumps({**as_dict(pipeline, ready.flow), "begun": begun}, indent=2))
+            return
+        where = " (goes on where it stopped)" if begun else " (new)"
+        console.print(
+            as_text(pipeline, ready.flow) + where, highlight=False, markup=False, soft_wrap=True
+        )
+
+
+def run(
+    file: PipelineFile,
+    master: SparkMaster = None,
+    once: Annotated[
+        bool,
+        typer.Option("--once", "--available-now", help="Process what is there, then end."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline until Ctrl-C; running it again goes on where it stopped.
+
+    With --json there is one line of JSON a batch. The exit code is 0 when it ended as it was asked
+    to, also by Ctrl-C or SIGTERM; 1 when it was not started, for its file, schemas or checkpoint
+    are wrong; 3 when it failed while it ran.
+    """
+    with messages(), _needed(), _mistakes():
+        from semistream.spark import running
+        from semistream.spark.show import Reporter
+
+        pipeline, ending = _read(file), running.Ending()
+        try:
+            with _session(pipeline, master) as spark, Reporter(as_json) as reporter:
+                finished = running.run(
+                    pipeline, spark, once=once, seen=reporter.seen, ending=ending
+                )
+        except running.QueryFailedError as error:
+            errors.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+            errors.print("Running it again goes on from the last whole batch.")
+            raise typer.Exit(FAILED) from None
+        _say_end(pipeline, finished, ending.by, reporter.summary)
+
+
+def _say_end(pipeline: Pipeline, finished: bool, by: str, summary: str) -> None:
+    end = "all that was there is done" if finished else f"stopped by {by}"
+    more = "goes on with what comes later" if finished else "goes on where it stopped"
+    errors.print(
+        f"{pipeline.name}: {end}; {summary}. Running it again {more}.",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _read(file: Path) -> Pipeline:
+    from semistream.pipeline import read_pipeline
+
+    return read_pipeline(file)
+
+
+@contextmanager
+def _session(pipeline: Pipeline, master: str | None) -> Iterator[SparkSession]:
+    """Start a session for a command; one that was there before stays."""
+    from pyspark.sql import SparkSession
+
+    from semistream.spark.pipeline import session_for
+
+    before = SparkSession.getActiveSession()
+    with errors.status("starting Spark"):
+        spark = session_for(pipeline, master)
+    try:
+        yield spark
+    finally:
+        if before is None:
+            spark.stop()
+
+
+@contextmanager
+def _mistakes(as_json: bool = False) -> Iterator[None]:
+    """List the mistakes of a file, one a line as compilers do, or as JSON."""
+    try:
+        yield
+    except PipelineError as error:
+        if as_json:
+            told = [{**asdict(each.mark), "message": each.message} for each in error.problems]
+            typer.echo(json.dumps({"file": error.path, "problems": told}, indent=2))
+        else:
+            errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
+            count = len(error.problems)
+            errors.print(f"{count} mistake{'s' if count > 1 else ''}; nothing was started")
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _needed() -> Iterator[None]:
+    """Say which extra brings a package that is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in {"pyspark", "yaml", "pandas"}:
+            raise
+        msg = f"pipelines need {error.name}: pip install 'semistream[pipeline]'"
+        raise OptionError(msg) from None

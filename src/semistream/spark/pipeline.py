@@ -1,0 +1,166 @@
+"""Pipelines on Spark: from what a file says to a running query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as sf
+
+from semistream.enrich import enrich
+from semistream.errors import SemistreamError
+from semistream.master import Master, open_master
+from semistream.pipeline.check import Flow, Surroundings, check
+from semistream.pipeline.model import NOW
+from semistream.pipeline.problems import PipelineError, Problem
+from semistream.spark import checkpoint, jars
+from semistream.spark.cluster import tasks_at_once
+from semistream.spark.job import Copies
+from semistream.spark.localize import local_copy
+from semistream.spark.session import session
+from semistream.spark.sinks import writer
+from semistream.spark.sources import load
+from semistream.spark.types import arrow_schema, transferred
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from semistream.pipeline import Pipeline
+    from semistream.pipeline.sections import Enrichment
+
+__all__ = ["Prepared", "prepare", "session_for", "start"]
+
+_COPIES = 100 << 30
+_ASKED = ("transfer", "partition")
+_CONNECTORS = {"kafka", "delta", "postgresql"}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A pipeline that was checked against the real schemas, and can start."""
+
+    pipeline: Pipeline
+    flow: Flow
+    frame: DataFrame
+    """What reaches the sink."""
+
+
+def session_for(pipeline: Pipeline, master: str | None = None) -> SparkSession:
+    """Start a Spark session with what the pipeline asks for: settings, and jars if it needs any."""
+    needed = {pipeline.source.kind, pipeline.sink.kind} & _CONNECTORS
+    config = _merged(jars.resolve(needed) if needed else {}, pipeline.spark)
+    return session(f"semistream {pipeline.name}", master=master, config=config)
+
+
+def _merged(connectors: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Put the file's settings over those of the connectors; lists are joined, not replaced."""
+    both = {**connectors, **given}
+    for name in ("spark.jars", "spark.jars.packages", "spark.sql.extensions"):
+        if name in connectors and name in given:
+            both[name] = f"{connectors[name]},{given[name]}"
+    return both
+
+
+def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
+    """Check a pipeline against the schemas of its source and its masters; nothing starts.
+
+    Raises
+    ------
+    PipelineError
+        Columns, types or budgets do not go together: every mistake, each with its line.
+    """
+    stream = load(pipeline, spark)
+    around = Surroundings(tasks_at_once(spark), _opened, transferred)
+    flow = check(pipeline, arrow_schema(stream.schema), around)
+    return Prepared(pipeline, flow, _chosen(_enriched(stream, pipeline), flow))
+
+
+def _opened(step: Enrichment) -> Master:
+    path = step.master
+    if step.localize is not False:
+        limit = _COPIES if step.localize is True else step.localize
+        path = local_copy(path, Copies(None, limit))
+    return open_master(path, read=step.read)
+
+
+def _enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
+    for i, step in enumerate(pipeline.enrich):
+        try:
+            stream = _enrich(stream, step)
+        except SemistreamError as error:
+            named = (name for name in _ASKED if f"{name}=" in str(error))
+            where = ".".join([f"enrich[{i}]", *named])
+            problem = Problem(pipeline.mark(where), f"{where}: {error}")
+            raise PipelineError(str(pipeline.path), [problem]) from error
+    return stream
+
+
+def _enrich(stream: DataFrame, step: Enrichment) -> DataFrame:
+    options: dict[str, Any] = dict(step.options)
+    return enrich(
+        stream,
+        step.master,
+        on=step.on if isinstance(step.on, dict) else list(step.on),
+        how=step.how,
+        memory=step.memory,
+        algorithm=step.algorithm,
+        select=None if step.select is None else list(step.select),
+        prefix=step.prefix,
+        partition=step.partition,
+        transfer=step.transfer,
+        localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
+        read=step.read,
+        name=step.name,
+        **options,
+    )
+
+
+def _chosen(frame: DataFrame, flow: Flow) -> DataFrame:
+    if [new for _, new in flow.columns] == frame.columns:
+        return frame
+    quoted = ((old.replace("`", "``"), new) for old, new in flow.columns)
+    return frame.select(*(sf.col(f"`{old}`").alias(new) for old, new in quoted))
+
+
+def start(
+    pipeline: Pipeline | Prepared, spark: SparkSession, *, once: bool = False
+) -> StreamingQuery:
+    """Start a pipeline; give Spark's query, which runs until it is stopped or has ended.
+
+    It goes on where its checkpoint says.
+
+    Parameters
+    ----------
+    pipeline
+        A pipeline, from `read_pipeline`, or one that is prepared already.
+    spark
+        The session, from `session_for` or your own.
+    once
+        Process what is there and end, whatever the file's trigger says. The generator has no end
+        to find: it is stopped by `semistream.spark.running.follow`.
+
+    Raises
+    ------
+    PipelineError
+        Columns, types or budgets do not go together.
+    CheckpointError
+        The checkpoint is another pipeline's, or what it was begun with has changed.
+    """
+    ready = pipeline if isinstance(pipeline, Prepared) else prepare(pipeline, spark)
+    told = ready.pipeline
+    query = checkpoint.claim(told, ready.flow, spark)
+    found = writer(told.sink, ready.frame, query).outputMode("append").queryName(told.name)
+    found = found.option("checkpointLocation", told.checkpoint)
+    return _triggered(found, told, once).start()
+
+
+def _triggered(found: DataStreamWriter, pipeline: Pipeline, once: bool) -> DataStreamWriter:
+    if once or pipeline.trigger == NOW:
+        # Spark would ask the generator only once for its end, and stop after a first batch.
+        made = pipeline.source.kind == "generator"
+        return found if made else found.trigger(availableNow=True)
+    return found.trigger(processingTime=pipeline.trigger) if pipeline.trigger else found

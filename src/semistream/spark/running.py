@@ -1,0 +1,267 @@
+"""A running pipeline: a report a batch, and a clean end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from semistream.enrich import watch
+from semistream.errors import SemistreamError
+from semistream.pipeline.ends import GeneratorSource
+from semistream.pipeline.model import NOW
+from semistream.spark.cluster import context_of
+from semistream.spark.pipeline import prepare, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from semistream.pipeline import Pipeline
+    from semistream.spark.watch import BatchMetrics
+
+__all__ = ["Ending", "Metrics", "QueryFailedError", "follow", "last_row", "run", "stop_signals"]
+
+_POLL_SECONDS = 0.3
+
+
+class QueryFailedError(SemistreamError, RuntimeError):
+    """A query met an error while it ran; its checkpoint is as good as before."""
+
+
+@dataclass
+class Ending:
+    """Asks a run to end; signals set it."""
+
+    asked: threading.Event = field(default_factory=threading.Event)
+    by: str = ""
+
+    def ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a handler has it
+        """Take a signal."""
+        self.by = signal.Signals(number).name
+        self.asked.set()
+
+
+@contextmanager
+def stop_signals(ending: Ending) -> Iterator[None]:
+    """Let SIGINT (Ctrl-C) and SIGTERM end the run instead of the process; not outside its thread.
+
+    Spark sets a handler of its own when a session starts: enter this afterwards.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    wanted = (signal.SIGINT, signal.SIGTERM)
+    before = {each: signal.signal(each, ending.ask) for each in wanted}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def last_row(pipeline: Pipeline, once: bool) -> int | None:
+    """Give the row at which a run with a generator has done what is there, or None.
+
+    A generator without end has always more; a run that is to end is content with one batch of it.
+    """
+    source = pipeline.source
+    if not isinstance(source, GeneratorSource) or not (once or pipeline.trigger == NOW):
+        return None
+    return source.rows or 1
+
+
+def run(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    *,
+    once: bool = False,
+    seen: Callable[[dict[str, Any]], None] = lambda _: None,
+    ending: Ending | None = None,
+) -> bool:
+    """Run a pipeline to its end, or until SIGINT or SIGTERM; it goes on where it stopped.
+
+    Parameters
+    ----------
+    pipeline
+        What to run, from `read_pipeline`.
+    spark
+        The session, from `session_for` or your own.
+    once
+        Process what is there, then end.
+    seen
+        Takes a report of each batch: batch, rows, seconds, and what each enrichment did.
+    ending
+        Ends the run from another thread, when it is asked.
+
+    Returns
+    -------
+    bool
+        True if it came to its end, False if it was asked to end.
+
+    Raises
+    ------
+    PipelineError, CheckpointError
+        It can't start.
+    QueryFailedError
+        It failed while it ran.
+    """
+    ending = ending or Ending()
+    with stop_signals(ending):
+        ready, metrics = prepare(pipeline, spark), Metrics(spark)
+        try:
+            query = start(ready, spark, once=once)
+        except PySparkException as error:
+            raise QueryFailedError(_cause(error)) from error
+        return follow(query, seen, ending, last_row(pipeline, once), metrics)
+
+
+def follow(
+    query: StreamingQuery,
+    seen: Callable[[dict[str, Any]], None],
+    ending: Ending,
+    last_row: int | None = None,
+    metrics: Metrics | None = None,
+) -> bool:
+    """Wait for a query's end; call ``seen`` with a report of each batch.
+
+    Parameters
+    ----------
+    query
+        The running query.
+    seen
+        Takes a report: batch, rows, seconds, and what was observed.
+    ending
+        Ends the query when it is asked.
+    last_row
+        End when the generator has come to this row.
+    metrics
+        What enrichments report, if it was asked for before the query started.
+
+    Returns
+    -------
+    bool
+        True if the query came to its end, False if it was asked to end.
+    """
+    reports = _Reports(query, seen, metrics)
+    try:
+        while query.isActive and not ending.asked.is_set():
+            query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type] # part of a second is fine
+            reports.look()
+            if last_row is not None and reports.row >= last_row:
+                query.stop()
+        if query.isActive:
+            query.stop()
+        reports.finish()
+    except PySparkException as error:
+        # Workers take the signal of a terminal too: a batch may fail before it is stopped.
+        if not ending.asked.is_set():
+            raise QueryFailedError(_cause(error)) from error
+    return not ending.asked.is_set()
+
+
+def _cause(error: PySparkException) -> str:
+    """Give the lines of an error that say something: the last error of Python's, or the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if "semistream.errors." in line or "Error: " in line]
+    return (ours or lines or [repr(error)])[-1 if ours else 0]
+
+
+class Metrics:
+    """Takes what the enrichments of a session report, batch by batch."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._taken: list[BatchMetrics] = []
+        # Over Spark Connect workers have no way to report; what Spark observes must do.
+        self.possible = context_of(spark) is not None
+        if self.possible:
+            watch(spark, self._taken.append)
+
+    def of(self, query: str, batch: int) -> dict[str, dict[str, Any]]:
+        """Give what the enrichments of a query did in a batch, by their names."""
+        mine = [m for m in self._taken if (m.query, m.batch) == (query, batch)]
+        return {m.name: _told(m) for m in mine}
+
+
+def _told(metrics: BatchMetrics) -> dict[str, Any]:
+    return {
+        "rows": metrics.rows,
+        "matched": metrics.rows - metrics.absent,
+        "absent": metrics.absent,
+        "hit_rate": round(metrics.hit_rate, 4),
+        "pages_read": metrics.counters["pages_read"],
+        "bytes_read": metrics.counters["bytes_read"],
+        "memory": metrics.memory,
+        "budget": metrics.budget,
+    }
+
+
+class _Reports:
+    """Turns Spark's progress into reports, each batch once."""
+
+    def __init__(
+        self,
+        query: StreamingQuery,
+        seen: Callable[[dict[str, Any]], None],
+        metrics: Metrics | None,
+    ) -> None:
+        self._query, self._seen, self._metrics = query, seen, metrics
+        self._last = -1
+        self._waiting: list[dict[str, Any]] = []
+        self.row = 0
+
+    def look(self) -> None:
+        """Report the batches that have ended; once more looked at, for enrichments tell later."""
+        self._report()
+        for progress in self._query.recentProgress:
+            told = json.loads(progress.json)
+            if told["batchId"] > self._last and "addBatch" in told["durationMs"]:
+                self._last = told["batchId"]
+                self.row = max(self.row, _row(told))
+                self._waiting.append(told)
+
+    def finish(self) -> None:
+        """Report what is left."""
+        self.look()
+        if self._waiting and self._metrics is not None:
+            time.sleep(_POLL_SECONDS)
+        self._report()
+
+    def _report(self) -> None:
+        for told in self._waiting:
+            ours = self._metrics.of(told["id"], told["batchId"]) if self._metrics else {}
+            self._seen(_report(told, ours or _observed(told)))
+        self._waiting.clear()
+
+
+def _row(told: dict[str, Any]) -> int:
+    end = told["sources"][0].get("endOffset")
+    return int(end["row"]) if isinstance(end, dict) and "row" in end else 0
+
+
+def _report(told: dict[str, Any], steps: dict[str, Any]) -> dict[str, Any]:
+    seconds = told["durationMs"].get("triggerExecution", 0) / 1000
+    return {
+        "batch": told["batchId"],
+        "time": told["timestamp"],
+        "rows": told["numInputRows"],
+        "seconds": seconds,
+        "rows_per_second": round(told["numInputRows"] / seconds, 1) if seconds else None,
+        "enrich": steps,
+    }
+
+
+def _observed(told: dict[str, Any]) -> dict[str, Any]:
+    """Give what Spark itself observed of the enrichments."""
+    found = told.get("observedMetrics") or {}
+    ours = {name: value for name, value in found.items() if name.startswith("semistream.")}
+    return {name.removeprefix("semistream."): value for name, value in ours.items()}

@@ -1,0 +1,260 @@
+"""Pipelines on Spark: what reaches the sink, restarts, and the commands."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import semistream as ss
+from semistream.commands import app
+from semistream.pipeline import PipelineError, read_pipeline
+from semistream.pipeline.sales import Sales
+from semistream.spark import running
+from semistream.spark.checkpoint import CheckpointError
+from semistream.spark.pipeline import prepare, start
+from semistream.workloads import Stream, Zipf, master_table
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+KEYS, FILE_ROWS = 2_000, 3_000
+SALES = Sales(Stream(Zipf(KEYS), seed=1, absent=0.1))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Two files of sales, and the masters of products and of their vendors."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "sales").mkdir()
+    for number in range(2):
+        put_sales(folder / "sales", number)
+    products = master_table(KEYS, row_bytes=32).read_all()
+    pq.write_table(products, folder / "products.parquet")
+    ss.build_master(products, folder / "products", key="key")
+    vendors = pa.table(
+        {
+            "id": pa.array(range(0, 1000, 2), pa.int32()),
+            "vendor_key": pa.array(range(500), pa.int64()),
+            "price": [number / 7 for number in range(500)],
+        }
+    )
+    pq.write_table(vendors, folder / "vendors.parquet")
+    ss.build_master(vendors, folder / "vendors", key="id")
+    return folder
+
+
+def put_sales(folder, number):
+    rows = SALES.rows(number * FILE_ROWS, (number + 1) * FILE_ROWS)
+    pq.write_table(pa.Table.from_batches(rows), folder / f"{number}.parquet")
+
+
+def pipeline(tmp_path, source, *rest):
+    """Write a pipeline file; give its path."""
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("\n".join([f"source: {source}", *rest]))
+    return path
+
+
+def run(path, spark, once=True):
+    reports = []
+    assert running.run(read_pipeline(path), spark, once=once, seen=reports.append)
+    return reports
+
+
+def files_to_parquet(tmp_path, data, sales):
+    return pipeline(
+        tmp_path,
+        f"{{kind: files, path: {sales}, files_per_batch: 1}}",
+        "enrich:",
+        f"  - {{master: {data}/products, on: key, how: left, memory: 8MB}}",
+        f"  - {{master: {data}/vendors, on: {{vendor: id}}, how: left, prefix: v_, memory: 8MB}}",
+        "columns:",
+        "  replace: {key: surrogate}",
+        "  drop: [category]",
+        "  rename: {v_price: discount}",
+        "sink: {kind: parquet, path: out}",
+    )
+
+
+EXPECTED = """
+SELECT p.surrogate, s.sale, s.quantity, p.price, p.vendor, v.vendor_key AS v_vendor_key,
+    v.price AS discount
+FROM '{sales}/*.parquet' s
+LEFT JOIN '{data}/products.parquet' p USING (key)
+LEFT JOIN '{data}/vendors.parquet' v ON p.vendor = v.id
+"""
+
+
+def assert_same(spark, out, data, sales):
+    # Spark reads its own log of a sink's files: what a crash left there does not count.
+    found = spark.read.parquet(str(out)).toArrow()
+    con = duckdb.connect()
+    expected = con.sql(EXPECTED.format(sales=sales, data=data)).to_arrow_table()
+    assert found.column_names == expected.column_names
+    for one, other in (("found", "expected"), ("expected", "found")):
+        left = con.sql(f"FROM {one} EXCEPT ALL FROM {other}")
+        assert left.fetchall() == []
+
+
+def test_chained_enrichments_restart_and_a_rebuilt_master(tmp_path, spark, data):
+    sales = tmp_path / "sales"
+    sales.mkdir()
+    put_sales(sales, 0)
+    put_sales(sales, 1)
+    path = files_to_parquet(tmp_path, data, sales)
+    reports = run(path, spark)
+    assert [report["rows"] for report in reports] == [FILE_ROWS, FILE_ROWS]
+    assert_same(spark, tmp_path / "out", data, sales)
+    products, vendors = reports[0]["enrich"].values()
+    assert products["matched"] + products["absent"] == vendors["rows"] == FILE_ROWS
+    assert 0.85 < products["matched"] / FILE_ROWS < 0.95
+    assert sum(products["memory"].values()) <= products["budget"] == 8 << 20
+
+    put_sales(sales, 2)
+    [report] = run(path, spark)
+    assert (report["batch"], report["rows"]) == (2, FILE_ROWS)
+    assert_same(spark, tmp_path / "out", data, sales)
+
+    vendors = pq.read_table(data / "vendors.parquet")
+    changed = vendors.set_column(2, "price", vendors["price"].cast(pa.string()))
+    ss.build_master(changed, tmp_path / "vendors", key="id")
+    path.write_text(path.read_text().replace(f"{data}/vendors", f"{tmp_path}/vendors"))
+    with pytest.raises(CheckpointError, match="rebuilt with another schema since: column 'price'"):
+        start(read_pipeline(path), spark)
+
+    other = path.read_text().replace("path: out}", "path: other}")
+    path.write_text(f"{other}\ncheckpoint: out.checkpoint")
+    with pytest.raises(CheckpointError, match="its sink's path was"):
+        start(read_pipeline(path), spark)
+
+
+def test_the_generator_makes_the_same_rows_again(tmp_path, spark):
+    path = pipeline(
+        tmp_path,
+        f"{{kind: generator, keys: {KEYS}, seed: 1, absent: 0.1, rows: 7000, "
+        "rows_per_batch: 3000}",
+        "sink: {kind: parquet, path: out}",
+    )
+    assert [report["rows"] for report in run(path, spark)] == [3000, 3000, 1000]
+
+    # A crash in the last batch: it is planned, not committed, and its files are not in the log.
+    for gone in (tmp_path / "out.checkpoint/commits/2", tmp_path / "out/_spark_metadata/2"):
+        gone.unlink()
+        gone.with_name(f".{gone.name}.crc").unlink(missing_ok=True)
+    path.write_text(path.read_text().replace("7000", "8500"))
+    assert [report["rows"] for report in run(path, spark)] == [1000, 1500]
+
+    found = spark.read.parquet(str(tmp_path / "out")).toArrow().sort_by("sale")
+    assert found.combine_chunks().equals(pa.Table.from_batches(SALES.rows(0, 8500)))
+
+    path.write_text(path.read_text().replace("seed: 1", "seed: 2"))
+    with pytest.raises(CheckpointError, match="source's seed was 1 and is 2 now"):
+        start(read_pipeline(path), spark)
+
+
+def test_json_files_with_a_schema(tmp_path, spark):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"id": 1, "name": "x"}\n{"id": 2}\n')
+    path = pipeline(
+        tmp_path,
+        "{kind: files, path: in, format: json, schema: {id: long, name: string}}",
+        "columns: {keep: [name, id]}",
+        "sink: {kind: parquet, path: out}",
+    )
+    run(path, spark)
+    rows = spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [("x", 1), (None, 2)]
+
+
+SOURCES = {
+    "{kind: files, path: nothing}": "source.path: .*give the columns",
+    "{kind: files, path: nothing, schema: 'a long'}": "source.path: ",
+    "{kind: files, path: ., schema: 'a lnog'}": "pipeline.yaml:1:40: source.schema: ",
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_source_that_is_not_there(tmp_path, spark, source):
+    path = pipeline(tmp_path, source, "sink: {kind: noop}")
+    with pytest.raises(PipelineError, match=SOURCES[source]):
+        prepare(read_pipeline(path), spark)
+
+
+def test_a_checkpoint_of_another_program(tmp_path, spark):
+    (tmp_path / "pipeline.checkpoint" / "offsets").mkdir(parents=True)
+    path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
+    with pytest.raises(CheckpointError, match="begun by another program"):
+        start(read_pipeline(path), spark)
+
+
+def test_an_error_while_it_runs(tmp_path, spark, data):
+    ss.build_master(pq.read_table(data / "products.parquet"), tmp_path / "gone", key="key")
+    path = pipeline(
+        tmp_path,
+        f"{{kind: files, path: {data}/sales}}",
+        "enrich: {master: gone, on: key, memory: 8MB}",
+        "sink: {kind: noop}",
+    )
+    ready = prepare(read_pipeline(path), spark)
+    for file in (tmp_path / "gone").rglob("*"):
+        if file.is_file():
+            file.unlink()
+    with pytest.raises(running.QueryFailedError, match="gone"):
+        running.follow(start(ready, spark, once=True), lambda _: None, running.Ending())
+
+
+def test_check_prints_the_plan_as_json(tmp_path, spark, data):
+    path = files_to_parquet(tmp_path, data, data / "sales")
+    done = CliRunner().invoke(app, ["check", str(path), "--json"])
+    assert done.exit_code == 0, done.output
+    plan = json.loads(done.stdout)
+    assert plan["sink"]["columns"]["surrogate"] == "int64"
+    assert [step["name"] for step in plan["enrich"]] == ["products", "vendors"]
+    assert plan["enrich"][0]["plan"]["tasks"] == 2
+    assert plan["begun"] is False
+    assert not (tmp_path / "out.checkpoint").exists()
+    path.write_text(path.read_text().replace("on: key", "on: kye").replace("parquet", "parqet"))
+    wrong = CliRunner().invoke(app, ["run", str(path)])
+    assert wrong.exit_code == 1
+    assert f"{path}:10:14: sink.kind 'parqet' is not known" in wrong.stderr
+    path.write_text(path.read_text().replace("parqet", "parquet"))
+    wrong = CliRunner().invoke(app, ["check", str(path), "--json"])
+    [problem] = json.loads(wrong.stdout)["problems"]
+    assert (wrong.exit_code, problem["line"]) == (1, 3)
+    assert "enrich[0].on: the stream has no column 'kye'" in problem["message"]
+
+
+def test_ctrl_c_ends_cleanly_and_running_again_goes_on(tmp_path):
+    path = pipeline(
+        tmp_path,
+        "{kind: generator, keys: 100, rows_per_batch: 1000}",
+        "sink: {kind: parquet, path: out}",
+        "spark: {spark.master: 'local[1]', spark.driver.memory: 512m}",
+    )
+    code = "from semistream.cli import main; main()"
+    process = subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-c", code, "run", str(path), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        first = json.loads(process.stdout.readline())
+        assert (first["batch"], first["rows"]) == (0, 1000)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, told
+    assert "stopped by SIGINT" in told
+    assert "Running it again goes on where it stopped" in told
+    assert "Traceback" not in told
+    sales = pq.read_table(tmp_path / "out", columns=["sale"])["sale"].to_pylist()
+    assert len(set(sales)) == len(sales) >= 1000
