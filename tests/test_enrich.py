@@ -364,6 +364,24 @@ def test_a_master_rebuilt_with_other_columns_is_told(spark, folder, files):
         out.collect()
 
 
+def test_a_master_rebuilt_with_other_columns_since_the_checkpoint(spark, tmp_path):
+    path, stream = tmp_path / "master", tmp_path / "stream"
+    ss.build_master(products(), path, key="product_id")
+    stream.mkdir()
+
+    def run(number):
+        pq.write_table(sales(100), stream / f"{number}.parquet")
+        wish = {"select": ["surrogate"], "memory": "4MB", "check": False}
+        make = lambda df: ss.enrich(df, path, on="product_id", **wish)  # noqa: E731
+        streamed(spark, str(stream), make, tmp_path)
+
+    run(0)
+    run(1)
+    ss.build_master(products().drop_columns(["units"]), path, key="product_id")
+    with pytest.raises(Exception, match="since the query's checkpoint was begun"):
+        run(2)
+
+
 def test_a_master_rebuilt_with_other_rows_is_read_anew(spark, folder, files):
     path = folder / "renewed"
     ss.build_master(products(), path, key="product_id")
