@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkRuntimeError
@@ -16,17 +17,17 @@ from semistream.spark.maven import JarsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 __all__ = ["session"]
 
 log = logging.getLogger(__name__)
 
+QUIET = Path(__file__).with_name("log4j2.properties")
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOCAL = re.compile(r"local|spark://(127\.|localhost)")
 DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
@@ -77,7 +78,7 @@ def session(
     if _is_remote(master):
         return _connect(master, wanted)
     _prepare(master)
-    builder = SparkSession.builder.appName(app).config(map={**DEFAULTS, **wanted})
+    builder = SparkSession.builder.appName(app).config(map={**DEFAULTS, **_quiet(wanted)})
     return _started(builder.master(master) if master else builder, wanted)
 
 
@@ -97,6 +98,15 @@ def _started(builder: SparkSession.Builder, config: Mapping[str, str]) -> SparkS
 def _with_jars(config: dict[str, str], jars: Sequence[str | Path]) -> dict[str, str]:
     paths = [*filter(None, [config.get("spark.jars")]), *map(str, jars)]
     return {**config, "spark.jars": ",".join(paths)} if paths else config
+
+
+def _quiet(config: dict[str, str]) -> dict[str, str]:
+    """Log errors only, from the JVM's first line, unless someone has chosen how Spark logs."""
+    options = config.get(JAVA_OPTIONS, "")
+    if "SPARK_CONF_DIR" in os.environ or "spark.log.level" in config or "log4j" in options:
+        return config
+    ours = f"-Dlog4j2.configurationFile={QUIET.as_uri()}"
+    return {**config, JAVA_OPTIONS: f"{options} {ours}".strip()}
 
 
 def _default_master(environment: Mapping[str, str]) -> str | None:
