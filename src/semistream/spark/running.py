@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 import time
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Ending", "Metrics", "QueryFailedError", "follow", "last_row", "run", "stop_signals"]
 
-_POLL_SECONDS = 0.3
+_POLL_SECONDS = 0.2
+_PATIENCE_SECONDS = 5.0
+_HINTS = {"MALFORMED_RECORD": " The source can leave such records out: malformed: drop."}
 
 
 class QueryFailedError(SemistreamError, RuntimeError):
@@ -117,7 +120,7 @@ def run(
     """
     ending = ending or Ending()
     with stop_signals(ending):
-        ready, metrics = prepare(pipeline, spark), Metrics(spark)
+        ready, metrics = prepare(pipeline, spark), Metrics(spark, len(pipeline.enrich))
         try:
             query = start(ready, spark, once=once)
         except PySparkException as error:
@@ -170,20 +173,24 @@ def follow(
 
 
 def _cause(error: PySparkException) -> str:
-    """Give the lines of an error that say something: the last error of Python's, or the first."""
+    """Give the line of an error that says what happened: Python's last one, or Spark's first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if "semistream.errors." in line or "Error: " in line]
-    return (ours or lines or [repr(error)])[-1 if ours else 0]
+    ours = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)]
+    if ours:
+        return ours[-1]
+    first = (lines or [repr(error)])[0].rpartition("terminated with exception: ")[2]
+    hint = next((hint for word, hint in _HINTS.items() if word in first), "")
+    return first.partition(" SQLSTATE:")[0] + hint
 
 
 class Metrics:
     """Takes what the enrichments of a session report, batch by batch."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, steps: int) -> None:
         self._taken: list[BatchMetrics] = []
         # Over Spark Connect workers have no way to report; what Spark observes must do.
-        self.possible = context_of(spark) is not None
-        if self.possible:
+        self.steps = steps if context_of(spark) is not None else 0
+        if self.steps:
             watch(spark, self._taken.append)
 
     def of(self, query: str, batch: int) -> dict[str, dict[str, Any]]:
@@ -216,31 +223,36 @@ class _Reports:
     ) -> None:
         self._query, self._seen, self._metrics = query, seen, metrics
         self._last = -1
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: list[tuple[float, dict[str, Any]]] = []
         self.row = 0
 
     def look(self) -> None:
-        """Report the batches that have ended; once more looked at, for enrichments tell later."""
-        self._report()
+        """Report the batches that have ended."""
         for progress in self._query.recentProgress:
             told = json.loads(progress.json)
             if told["batchId"] > self._last and "addBatch" in told["durationMs"]:
                 self._last = told["batchId"]
                 self.row = max(self.row, _row(told))
-                self._waiting.append(told)
+                self._waiting.append((time.monotonic() + _PATIENCE_SECONDS, told))
+        self._report()
 
     def finish(self) -> None:
         """Report what is left."""
         self.look()
-        if self._waiting and self._metrics is not None:
+        while self._waiting:
             time.sleep(_POLL_SECONDS)
-        self._report()
+            self._report()
 
     def _report(self) -> None:
-        for told in self._waiting:
+        """Give the reports, in order, for which there is no more to wait: enrichments tell later."""
+        while self._waiting:
+            until, told = self._waiting[0]
             ours = self._metrics.of(told["id"], told["batchId"]) if self._metrics else {}
+            complete = not self._metrics or len(ours) >= self._metrics.steps
+            if not complete and told["numInputRows"] and time.monotonic() < until:
+                return
             self._seen(_report(told, ours or _observed(told)))
-        self._waiting.clear()
+            del self._waiting[0]
 
 
 def _row(told: dict[str, Any]) -> int:
