@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
 import urllib.request
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -134,8 +136,9 @@ def test_a_stream_has_the_rows_of_the_reference(spark, master, files, tmp_path):
 def test_answers_are_in_order_although_rows_wait(spark, master, files):
     """Direct reads: rows wait for pages, and a scalar function must answer in order."""
     df = spark.read.parquet(files).coalesce(1)
-    wish = {"read": "direct", "transfer": "keys", "memory": "1MB", "how": "left", "check": False}
-    out = ss.enrich(df, master.path, on="product_id", select=["surrogate"], **wish)
+    wish = {"read": "direct", "transfer": "keys", "partition": "none", "memory": "1MB"}
+    select = ["surrogate"]
+    out = ss.enrich(df, master.path, on="product_id", how="left", select=select, **wish)
     assert [row.sale for row in out.collect()] == [row.sale for row in df.collect()]
     wanted = {row[0]: row[2] for row in reference(sales(), products(), "left")}
     assert {row.sale: row.surrogate for row in out.collect()} == wanted
@@ -205,6 +208,7 @@ def test_watermarks_and_metadata_survive(spark, master, folder, tmp_path, transf
             pa.table({"at": pa.array([at] * 2, pa.timestamp("us", "UTC")), "product_id": [0, 2]}),
             path / f"{minute:02}.parquet",
         )
+        os.utime(path / f"{minute:02}.parquet", (minute, minute))  # the order of the stream
     source = spark.readStream.schema("at timestamp, product_id long").option(
         "maxFilesPerTrigger", 1
     )
@@ -262,6 +266,8 @@ def test_hosts_keep_copies(spark, folder, files, tmp_path, monkeypatch):
     wish = {"on": "product_id", "memory": "4MB", "localize": True}
     out = ss.enrich(df, source.as_uri(), how="left", **wish)
     assert rows_of(out) == reference(sales(), products(), "left")
+    ss.build_master(products(keys=10), source, key="product_id")
+    monkeypatch.setattr("semistream.spark.localize._AFRESH", 0)
     with pytest.raises(BudgetError, match="localize="):
         ss.enrich(df, source.as_uri(), **{**wish, "localize": "4KB"})
 
@@ -313,7 +319,7 @@ def _until(condition, seconds=30):
         ({"partition": "hash"}, OptionError, "choose one of: auto, key, none"),
         ({"how": "full"}, OptionError, "never ends"),
         ({"algorithm": "meshjion"}, OptionError, "Did you mean 'meshjoin'"),
-        ({"memory": "40KB"}, BudgetError, "the least that works"),
+        ({"memory": "8KB"}, BudgetError, "the least that works"),
         ({"on": "sale_id"}, SchemaError, "has no column 'sale_id'"),
         ({"select": ["prize"]}, SchemaError, "Did you mean 'price'"),
         ({"read": "mmapped"}, OptionError, "Did you mean 'mapped'"),
@@ -365,3 +371,28 @@ def test_a_master_rebuilt_with_other_rows_is_read_anew(spark, folder, files):
     before = out.count()
     ss.build_master(products(keys=10), path, key="product_id")
     assert out.count() < before
+
+
+# -- what the first page says ---------------------------------------------------------------------
+
+
+def test_the_twelve_lines_of_the_readme(spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # for Spark, whose folder was fixed at its start, paths are whole
+    table = pa.table(
+        {"product_id": range(100), "product_key": range(900, 1000), "price": [1.5] * 100}
+    )
+    pq.write_table(table, "products.parquet")
+    Path("sales").mkdir()
+    sold = {"sale_id": range(300), "product_id": [i % 150 for i in range(300)]}
+    stream = pa.table({**sold, "quantity": pa.array([1] * 300, pa.int32())})
+    pq.write_table(stream, "sales/0.parquet")
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    lines = readme.split("```python\n")[1].split("```")[0]
+    for name in ("sales", "checkpoint", "warehouse"):
+        lines = lines.replace(f'"{name}"', f'"{tmp_path / name}"')
+    exec(lines, {})  # noqa: S102
+    found = {tuple(row) for row in spark.read.parquet(str(tmp_path / "warehouse")).collect()}
+    wanted = [
+        (i, 1, *((900 + i % 150, 1.5) if i % 150 < 100 else (None, None))) for i in range(300)
+    ]
+    assert found == set(wanted)

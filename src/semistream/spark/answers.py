@@ -13,6 +13,8 @@ from semistream.spark.types import transferred
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
+
     from semistream.join import Join
 
 __all__ = ["Answers"]
@@ -72,33 +74,39 @@ class Answers:
         self._asked = 0
 
     def _in_order(self) -> pa.Array:
-        parts, self._parts = self._parts, []
+        parts, self._parts = [part for part in self._parts if part.num_rows], []
         rows = np.concatenate([part.column(0).to_numpy() for part in parts] or [_NONE])
         found = np.zeros(self._asked, dtype=np.bool_)
         found[rows] = True
         if not self._fields:
             return pa.array(found)
-        columns = [self._column(parts, i, rows, found) for i in range(len(self._fields))]
-        names = [field.name for field in self._fields]
-        mask = None if found.all() else pa.array(~found)
+        whole, order = len(rows) == self._asked, _order(rows, self._asked)
+        columns = [self._column(parts, i, order) for i in range(len(self._fields))]
+        names, mask = [field.name for field in self._fields], None if whole else pa.array(~found)
         return pa.StructArray.from_arrays(columns, names=names, mask=mask)
 
-    def _column(
-        self,
-        parts: list[pa.RecordBatch],
-        number: int,
-        rows: np.ndarray[tuple[int], np.dtype[np.int32]],
-        found: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    ) -> pa.Array:
-        if not len(rows):
-            return pa.nulls(len(found), self._targets[number])
+    def _column(self, parts: list[pa.RecordBatch], number: int, order: pa.Array | None) -> pa.Array:
+        if not parts:
+            return pa.nulls(self._asked, self._targets[number])
         pieces = [part.column(len(self._stream) + number) for part in parts]
         column = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
-        if len(rows) < len(found) or (np.diff(rows) < 0).any():
-            where = np.zeros(len(found), dtype=np.int32)  # what absent rows take is masked
-            where[rows] = np.arange(len(rows), dtype=np.int32)
-            column = column.take(pa.array(where))
-        return column.cast(self._targets[number])
+        if order is not None:
+            column = column.take(order)
+        return (
+            column if column.type == self._targets[number] else column.cast(self._targets[number])
+        )
 
 
 _NONE = np.empty(0, dtype=np.int32)
+
+
+def _order(rows: npt.NDArray[np.int32], asked: int) -> pa.Array | None:
+    """Give where each row's answer stands; None where they stand in order.
+
+    What a row without an answer takes does not matter: it is masked.
+    """
+    if len(rows) == asked and not (rows[1:] < rows[:-1]).any():
+        return None
+    order = np.zeros(asked, dtype=np.int32)
+    order[rows] = np.arange(len(rows), dtype=np.int32)
+    return pa.array(order)

@@ -17,6 +17,7 @@ import typer
 
 from semistream.errors import OptionError
 from semistream.pipeline import PipelineError, generate
+from semistream.spark.demo.command import demo
 from semistream.terminal import AsJson, console, errors, messages
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("run")(run)
     app.command("check")(check)
+    app.command("demo")(demo)
     app.add_typer(generate.app, name="generate")
 
 

@@ -56,4 +56,6 @@ def partitions_of(pages: npt.NDArray[np.int32], partitions: int) -> npt.NDArray[
     counts = np.bincount(pages + 1, minlength=1)
     hot = counts[pages + 1] > len(pages) / (_HOT * partitions)
     mixed = (pages.astype(np.uint64) * _MIX) >> np.uint64(33)
-    return np.where(hot, np.arange(len(pages)), mixed % np.uint64(partitions)).astype(np.int32)
+    return (np.where(hot, np.arange(len(pages)), mixed.view(np.int64)) % partitions).astype(
+        np.int32
+    )

@@ -8,9 +8,11 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from semistream.spark.java import prepare_java
+from semistream.spark.maven import JarsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,6 +61,8 @@ def session(
     ------
     JavaNotFoundError
         There is no Java 17 or 21, and none was brought by set-up.
+    JarsError
+        Spark was to download jars, and could not.
 
     Examples
     --------
@@ -74,7 +78,20 @@ def session(
         return _connect(master, wanted)
     _prepare(master)
     builder = SparkSession.builder.appName(app).config(map={**DEFAULTS, **wanted})
-    return (builder.master(master) if master else builder).getOrCreate()
+    return _started(builder.master(master) if master else builder, wanted)
+
+
+def _started(builder: SparkSession.Builder, config: Mapping[str, str]) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        packages = config.get("spark.jars.packages")
+        if packages is None or error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise JarsError(
+            f"Spark did not start; it was to download {packages}, and says above what it missed."
+            " Fetch the jars beforehand: semistream jars fetch, then the connectors' names."
+        ) from error
 
 
 def _with_jars(config: dict[str, str], jars: Sequence[str | Path]) -> dict[str, str]:
