@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import re
 import signal
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from semistream.enrich import watch
 from semistream.errors import SemistreamError
 from semistream.pipeline.ends import GeneratorSource
 from semistream.pipeline.model import NOW
-from semistream.spark.cluster import context_of
 from semistream.spark.pipeline import prepare, start
+from semistream.spark.progress import POLL_SECONDS, Metrics, Reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,11 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from semistream.pipeline import Pipeline
-    from semistream.spark.watch import BatchMetrics
 
-__all__ = ["Ending", "Metrics", "QueryFailedError", "follow", "last_row", "run", "stop_signals"]
+__all__ = ["Ending", "QueryFailedError", "follow", "last_row", "run", "stop_signals"]
 
-_POLL_SECONDS = 0.3
+_HINTS = {"MALFORMED_RECORD": " The source can leave such records out: malformed: drop."}
 
 
 class QueryFailedError(SemistreamError, RuntimeError):
@@ -117,7 +114,7 @@ def run(
     """
     ending = ending or Ending()
     with stop_signals(ending):
-        ready, metrics = prepare(pipeline, spark), Metrics(spark)
+        ready, metrics = prepare(pipeline, spark), Metrics(spark, len(pipeline.enrich))
         try:
             query = start(ready, spark, once=once)
         except PySparkException as error:
@@ -152,10 +149,10 @@ def follow(
     bool
         True if the query came to its end, False if it was asked to end.
     """
-    reports = _Reports(query, seen, metrics)
+    reports = Reports(query, seen, metrics)
     try:
         while query.isActive and not ending.asked.is_set():
-            query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type] # part of a second is fine
+            query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type] # part of a second is fine
             reports.look()
             if last_row is not None and reports.row >= last_row:
                 query.stop()
@@ -170,98 +167,11 @@ def follow(
 
 
 def _cause(error: PySparkException) -> str:
-    """Give the lines of an error that say something: the last error of Python's, or the first."""
+    """Give the line of an error that says what happened: Python's last one, or Spark's first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if "semistream.errors." in line or "Error: " in line]
-    return (ours or lines or [repr(error)])[-1 if ours else 0]
-
-
-class Metrics:
-    """Takes what the enrichments of a session report, batch by batch."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._taken: list[BatchMetrics] = []
-        # Over Spark Connect workers have no way to report; what Spark observes must do.
-        self.possible = context_of(spark) is not None
-        if self.possible:
-            watch(spark, self._taken.append)
-
-    def of(self, query: str, batch: int) -> dict[str, dict[str, Any]]:
-        """Give what the enrichments of a query did in a batch, by their names."""
-        mine = [m for m in self._taken if (m.query, m.batch) == (query, batch)]
-        return {m.name: _told(m) for m in mine}
-
-
-def _told(metrics: BatchMetrics) -> dict[str, Any]:
-    return {
-        "rows": metrics.rows,
-        "matched": metrics.rows - metrics.absent,
-        "absent": metrics.absent,
-        "hit_rate": round(metrics.hit_rate, 4),
-        "pages_read": metrics.counters["pages_read"],
-        "bytes_read": metrics.counters["bytes_read"],
-        "memory": metrics.memory,
-        "budget": metrics.budget,
-    }
-
-
-class _Reports:
-    """Turns Spark's progress into reports, each batch once."""
-
-    def __init__(
-        self,
-        query: StreamingQuery,
-        seen: Callable[[dict[str, Any]], None],
-        metrics: Metrics | None,
-    ) -> None:
-        self._query, self._seen, self._metrics = query, seen, metrics
-        self._last = -1
-        self._waiting: list[dict[str, Any]] = []
-        self.row = 0
-
-    def look(self) -> None:
-        """Report the batches that have ended; once more looked at, for enrichments tell later."""
-        self._report()
-        for progress in self._query.recentProgress:
-            told = json.loads(progress.json)
-            if told["batchId"] > self._last and "addBatch" in told["durationMs"]:
-                self._last = told["batchId"]
-                self.row = max(self.row, _row(told))
-                self._waiting.append(told)
-
-    def finish(self) -> None:
-        """Report what is left."""
-        self.look()
-        if self._waiting and self._metrics is not None:
-            time.sleep(_POLL_SECONDS)
-        self._report()
-
-    def _report(self) -> None:
-        for told in self._waiting:
-            ours = self._metrics.of(told["id"], told["batchId"]) if self._metrics else {}
-            self._seen(_report(told, ours or _observed(told)))
-        self._waiting.clear()
-
-
-def _row(told: dict[str, Any]) -> int:
-    end = told["sources"][0].get("endOffset")
-    return int(end["row"]) if isinstance(end, dict) and "row" in end else 0
-
-
-def _report(told: dict[str, Any], steps: dict[str, Any]) -> dict[str, Any]:
-    seconds = told["durationMs"].get("triggerExecution", 0) / 1000
-    return {
-        "batch": told["batchId"],
-        "time": told["timestamp"],
-        "rows": told["numInputRows"],
-        "seconds": seconds,
-        "rows_per_second": round(told["numInputRows"] / seconds, 1) if seconds else None,
-        "enrich": steps,
-    }
-
-
-def _observed(told: dict[str, Any]) -> dict[str, Any]:
-    """Give what Spark itself observed of the enrichments."""
-    found = told.get("observedMetrics") or {}
-    ours = {name: value for name, value in found.items() if name.startswith("semistream.")}
-    return {name.removeprefix("semistream."): value for name, value in ours.items()}
+    ours = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)]
+    if ours:
+        return ours[-1]
+    first = (lines or [repr(error)])[0].rpartition("terminated with exception: ")[2]
+    hint = next((hint for word, hint in _HINTS.items() if word in first), "")
+    return first.partition(" SQLSTATE:")[0] + hint
