@@ -19,14 +19,14 @@ __all__ = ["FILES", "Handle", "boot", "default_root", "open_folder", "sweep_fold
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, which no one else may enter
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-FILES = frozenset({"common", "a", "b"})
+FILES = frozenset({"common", "a", "b", "directory"})
 """What the folder of a state has."""
 _TRIES = 200  # of a millisecond each
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def default_root() -> Path:
-    """Give the folder for state on this host: in memory, where the system has such a place.
+def default_root(size: int = 0) -> Path:
+    """Give the folder for state on this host: in memory, where the system has room there.
 
     Examples
     --------
@@ -34,6 +34,9 @@ def default_root() -> Path:
     True
     """
     usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK)
+    if usable:
+        found = os.statvfs(_MEMORY)
+        usable = found.f_blocks * found.f_frsize > 2 * size  # the same for all, whatever is free
     return (_MEMORY if usable else Path(tempfile.gettempdir())) / f"semistream-host-{os.getuid()}"
 
 
