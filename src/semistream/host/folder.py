@@ -28,11 +28,15 @@ _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 def default_root(size: int = 0) -> Path:
     """Give the folder for state on this host: in memory, where the system has room there.
 
+    The environment's ``SEMISTREAM_HOST_DIR`` names another one.
+
     Examples
     --------
     >>> default_root().name.startswith("semistream-host-")
     True
     """
+    if named := os.environ.get("SEMISTREAM_HOST_DIR"):
+        return Path(named)
     usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK)
     if usable:
         found = os.statvfs(_MEMORY)
