@@ -181,10 +181,25 @@ def test_composite_keys_of_many_types(spark, folder):
         assert found == {i: (i, [str(i), None]) for i in range(200)}
 
 
-def test_other_names_and_names_with_dots(spark, master):
-    df = spark.createDataFrame([(1, 4), (2, 5)], "`sale.number` int, `the key` long")
-    out = ss.enrich(df, master, on={"the key": "product_id"}, select=["surrogate"], memory="4MB")
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
+def test_other_names_and_names_with_dots(spark, master, way):
+    df = spark.createDataFrame([(1, 4), (2, 5)], "`sale.number` int, `the.key` long")
+    wish = {"select": ["surrogate"], "memory": "4MB", "check": False, **way}
+    out = ss.enrich(df, master.path, on={"the.key": "product_id"}, **wish)
     assert [tuple(row) for row in out.collect()] == [(1, 4, 10**9 + 2)]
+    assert out.columns == ["sale.number", "the.key", "surrogate"]
+
+
+@pytest.mark.parametrize("transfer", ["keys", "rows"])
+def test_types_that_spark_has_not(spark, folder, transfer):
+    at = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns"))
+    table = pa.table({"id": [1], "at": at, "n": pa.array([2**63], pa.uint64()), "b": [b"x"]})
+    table = table.set_column(3, "b", pa.array([b"1234"], pa.binary(4)))
+    master = ss.build_master(table, folder / f"types-{transfer}", key="id")
+    df = spark.createDataFrame([(1,)], "id long")
+    out = ss.enrich(df, master, on="id", transfer=transfer, memory="4MB", check=False)
+    micros = dt.datetime(2023, 11, 14, 22, 13, 20, 123456)
+    assert [tuple(row) for row in out.collect()] == [(1, micros, Decimal(2**63), b"1234")]
 
 
 def test_no_column_wanted(spark, master, files):
@@ -339,6 +354,18 @@ def test_a_key_of_another_type(spark, master):
     df = spark.createDataFrame([("a",)], "product_id string")
     with pytest.raises(SchemaError, match="cast the stream's column"):
         ss.enrich(df, master, on="product_id")
+
+
+def test_names_that_spark_cannot_tell_apart(spark, master):
+    df = spark.createDataFrame([(1, "x")], "product_id long, Name string")
+    with pytest.raises(SchemaError, match="cannot tell the columns 'Name' and 'name' apart"):
+        ss.enrich(df, master, on="product_id")
+
+
+def test_a_budget_too_small_for_answers_in_order_is_told_before(spark, master, files):
+    wish = {"transfer": "keys", "memory": "30KB", "check": False}
+    with pytest.raises(BudgetError, match="the least that works"):
+        ss.enrich(spark.read.parquet(files), master.path, on="product_id", **wish)
 
 
 def test_a_type_that_spark_lacks(spark, folder):

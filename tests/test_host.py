@@ -148,6 +148,17 @@ def test_one_row_a_task_is_warm_in_the_end(path, root):
     )
 
 
+def test_rows_on_their_way_from_an_old_master_are_no_obstacle(tmp_path, root):
+    """A worker that was killed left them in the log, then a build came."""
+    batches = zipf(20_000)
+    for seed in (0, 1):
+        ss.build_master(master_table(KEYS, ROW, seed=seed), tmp_path / "m", key="key")
+        killed = started(opened(tmp_path / "m"), batches[0].schema, root)
+        for batch in batches:
+            killed.offer(batch)
+        assert killed.finish().num_rows == 20_000
+
+
 def test_a_master_that_was_built_anew_is_never_answered_from_the_old(tmp_path, root):
     where, batches = tmp_path / "m", zipf(16_000)
     for price in (1, 2):

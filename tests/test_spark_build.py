@@ -23,7 +23,7 @@ from semistream.master.files import staging_folder
 from semistream.master.parts import Part, Staging, join_parts, write_part
 from semistream.master.source import Rows
 from semistream.master.target import Target
-from semistream.spark.build import arrow_schema
+from semistream.spark.types import arrow_schema
 from semistream.testing import reference_join, same_rows
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import HostFolderError
-from semistream.host.folder import Handle, boot
+from semistream.host.folder import Handle, boot, reserve
 from semistream.host.sizes import HEADER
 from semistream.sketch import Sketch
 
@@ -40,27 +39,29 @@ class Common:
         self._file = Handle(path)
         size = HEADER + sizes.counters + sizes.staged
         if self._file.size < size:
-            self._make(path, size)
+            reserve(self._file, path, size)
         memory = mmap.mmap(self._file.number, size)
         self._words = np.frombuffer(memory, np.uint64, 8)
         self._numbers = self._words.view(np.float64)
-        if self._words[0] != _MAGIC or self._words[1] != boot():
-            self._begin()
+        self._begin()
         counters = np.frombuffer(memory, np.uint8, sizes.counters, HEADER)
         self.sketch = Sketch(counters)
         self._log = pa.py_buffer(memory).slice(HEADER + sizes.counters)
         self._log_bytes = np.frombuffer(memory, np.uint8, offset=HEADER + sizes.counters)
         self.nbytes = size
 
-    def _make(self, path: Path, size: int) -> None:
-        if not self._file.reserve(size):
-            msg = f"{path}: no room for {size:,} bytes; name another folder in HostShare(root=…)"
-            raise HostFolderError(msg)
-
     def _begin(self) -> None:
-        """Start anew: rows that were staged before the system ended may be there in part."""
-        self._words[2:] = 0
-        self._words[0], self._words[1] = _MAGIC, boot()
+        """Start anew where the system did: rows that were staged before may be there in part."""
+        if self._is_begun or not self._file.wait_for_lock(alone=True):
+            return  # someone else is at it
+        if not self._is_begun:
+            self._words[2:] = 0
+            self._words[0], self._words[1] = _MAGIC, boot()
+        self.unlock()
+
+    @property
+    def _is_begun(self) -> bool:
+        return bool(self._words[0] == _MAGIC and self._words[1] == boot())
 
     def lock(self) -> bool:
         """Become the only one who stages, publishes and ages, if that is possible at once."""
@@ -94,17 +95,16 @@ class Common:
         self.threshold = self.threshold / 2
         self._words[_ROWS] = 0
 
-    @property
-    def staged_bytes(self) -> int:
-        """Bytes of the rows on their way."""
-        return int(self._words[_STAGED])
+    def staged_bytes(self, snapshot: int) -> int:
+        """Give the bytes of the rows of this snapshot that are on their way."""
+        return int(self._words[_STAGED]) if int(self._words[_SNAPSHOT]) == snapshot else 0
 
     def stage(self, rows: pa.RecordBatch, snapshot: int) -> bool:
         """Append rows of this snapshot of the master, if there is room."""
         if int(self._words[_SNAPSHOT]) != snapshot:
             self.clear()
             self._words[_SNAPSHOT] = snapshot
-        message, start = rows.serialize(), self.staged_bytes
+        message, start = rows.serialize(), self.staged_bytes(snapshot)
         end = start + message.size
         if end > len(self._log_bytes):
             return False
@@ -114,10 +114,9 @@ class Common:
 
     def staged(self, schema: pa.Schema, snapshot: int) -> Iterator[pa.RecordBatch]:
         """Give the rows of this snapshot that are on their way; their memory is the file's."""
-        if int(self._words[_SNAPSHOT]) == snapshot:
-            reader = pa.BufferReader(self._log.slice(0, self.staged_bytes))
-            while reader.tell() < reader.size():
-                yield pa.ipc.read_record_batch(pa.ipc.read_message(reader), schema)
+        reader = pa.BufferReader(self._log.slice(0, self.staged_bytes(snapshot)))
+        while reader.tell() < reader.size():
+            yield pa.ipc.read_record_batch(pa.ipc.read_message(reader), schema)
 
     def clear(self) -> None:
         """Forget the rows on their way."""

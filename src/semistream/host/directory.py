@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
-from semistream.errors import HostFolderError
-from semistream.host.folder import Handle, boot, open_folder
+from semistream.host.folder import Handle, boot, open_folder, reserve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +43,6 @@ class Directory:
         told = f"{boot()} {master.snapshot} {master.manifest.page_bytes} {size} {list(wanted)!r}"
         folder, self._folder = open_folder(root, f"pages-{xxhash.xxh3_64_hexdigest(told.encode())}")
         file = Handle(folder / "directory")
-        if not file.reserve(size):
-            msg = f"{folder}: no room for {size:,} bytes; name another folder in HostShare(root=…)"
-            raise HostFolderError(msg)
+        reserve(file, folder / "directory", size)
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(file.number, size), np.uint8)
         file.close()

@@ -15,7 +15,16 @@ import xxhash
 
 from semistream.errors import HostFolderError
 
-__all__ = ["FILES", "Handle", "boot", "default_root", "open_folder", "sweep_folder"]
+__all__ = [
+    "FILES",
+    "Handle",
+    "boot",
+    "default_root",
+    "open_folder",
+    "own_folder",
+    "reserve",
+    "sweep_folder",
+]
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, which no one else may enter
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -112,14 +121,27 @@ class Handle:
     __del__ = close
 
 
-def _own(folder: Path) -> Path:
+def reserve(file: Handle, path: Path, size: int) -> None:
+    """Give a state's file its bytes, if need be at the cost of states that no one uses now."""
+    if not file.reserve(size):
+        sweep_folder(path.parent.parent, days=0)
+        if not file.reserve(size):
+            msg = (
+                f"{path}: no room for {size:,} bytes; name another folder in SEMISTREAM_HOST_DIR, "
+                "or in HostShare(root=…)"
+            )
+            raise HostFolderError(msg)
+
+
+def own_folder(folder: Path) -> Path:
     """Make a folder that no one else may enter; refuse one that is not so."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         msg = (
             f"{folder} is not a folder of this user alone (user {os.getuid()}, mode 0700), so what "
-            "is in it cannot be trusted: remove it, or name another folder in HostShare(root=…)"
+            "is in it cannot be trusted: remove it, or name another in SEMISTREAM_HOST_DIR or "
+            "HostShare(root=…)"
         )
         raise HostFolderError(msg)
     return folder
@@ -127,11 +149,13 @@ def _own(folder: Path) -> Path:
 
 def open_folder(root: Path, name: str) -> tuple[Path, Handle]:
     """Open the folder of one state, made where there is none; it is not swept while it is open."""
-    folder = _own(root) / name
+    folder = own_folder(root) / name
     for _ in range(_TRIES):
         if not folder.exists():
             sweep_folder(root)
-        handle = Handle(_own(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = Handle(
+            own_folder(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
         if handle.wait_for_lock() and _is_still(folder, handle):
             os.utime(handle.number)
             return folder, handle
@@ -156,7 +180,7 @@ def sweep_folder(root: str | os.PathLike[str], days: float = 1.0) -> int:
     """
     if not Path(root).is_dir():
         return 0
-    return sum(_swept(folder, days) for folder in _own(Path(root)).iterdir())
+    return sum(_swept(folder, days) for folder in own_folder(Path(root)).iterdir())
 
 
 def _swept(folder: Path, days: float) -> bool:

@@ -103,7 +103,8 @@ class HostSizes:
         # Nested columns are put together outside of the slot, twice for a moment.
         merge = _MERGE / (least_row(schema) + BESIDE) + (0 if Blocks.possible(schema) else 2)
         all_rows = int(rows * (row_bytes + BESIDE)) + 16 * HEADER
-        slot = min(int(rest / (2 + merge * 9 / 8 + 1 / 8)), all_rows) // HEADER * HEADER
+        most = min(all_rows, 2**31 - HEADER)  # offsets of texts have 32 bits
+        slot = min(int(rest / (2 + merge * 9 / 8 + 1 / 8)), most) // HEADER * HEADER
         if slot < max(_LEAST_SLOT, 2 * overhead(len(schema))):
             return None
         staged = slot // 8 // HEADER * HEADER

@@ -153,7 +153,7 @@ class HostState:
 
     def publish(self) -> None:
         """Make the next hot set if it is worth it, and no one else does; `rest` afterwards."""
-        enough = self._common.staged_bytes >= self._enough()
+        enough = self._common.staged_bytes(self._snapshot) >= self._enough()
         if enough and self._folder.is_ours and self._common.lock():
             try:
                 self._publish()
@@ -170,7 +170,7 @@ class HostState:
         """Make a new generation of the newest one and the rows on their way, if a slot is free."""
         now = self.newest()
         free = sorted((s for s in self._slots if not now or s is not now.slot), key=_number)
-        for slot in free if self._common.staged_bytes else ():
+        for slot in free if self._common.staged_bytes(self._snapshot) else ():
             if slot.file.lock(alone=True):
                 try:
                     self._make(slot, now)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.plain import row_width
 from semistream.spark.types import transferred
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Answers:
         self._join, self._stream, self._room = join, stream, room
         self._fields = list(join.schema)[len(stream) :]
         self._targets = [transferred(field) for field in self._fields]
+        self._least = 8 + sum(row_width(kind) or 8 for kind in self._targets)
         self._sizes: deque[int] = deque()
         self._parts: list[pa.RecordBatch] = []
         self._asked = 0
@@ -61,7 +63,7 @@ class Answers:
         """Bytes of the answers so far, and of those that wait, if they are alike."""
         held = sum(int(part.get_total_buffer_size()) for part in self._parts)
         ready = sum(int(part.num_rows) for part in self._parts)
-        return held * self._asked // max(1, ready)
+        return self._asked * max(self._least, held // max(1, ready))
 
     def finish(self) -> Iterator[pa.Array]:
         """Give all answers that are owed."""
@@ -92,9 +94,7 @@ class Answers:
         column = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
         if order is not None:
             column = column.take(order)
-        return (
-            column if column.type == self._targets[number] else column.cast(self._targets[number])
-        )
+        return column.cast(self._targets[number], safe=False)
 
 
 _NONE = np.empty(0, dtype=np.int32)

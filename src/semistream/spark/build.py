@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from semistream.errors import OptionError, SchemaError
+from semistream.errors import OptionError
 from semistream.master.build import Progress, written
 from semistream.master.files import staging_folder
 from semistream.master.format import CODE
@@ -26,6 +25,7 @@ from semistream.master.parts import Part, Staging, join_parts, write_part
 from semistream.master.source import Rows
 from semistream.master.store import open_master
 from semistream.master.target import Target, sizes
+from semistream.spark.types import arrow_schema
 
 if TYPE_CHECKING:
     import os
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from semistream.keys import Keys
     from semistream.master.store import Master
 
-__all__ = ["arrow_schema", "build_from_dataframe"]
+__all__ = ["build_from_dataframe"]
 
 _PART = pa.schema(
     [
@@ -85,33 +85,6 @@ def _folder(path: str | os.PathLike[str]) -> Path:
         )
         raise OptionError(msg)
     return Path(path).absolute()
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Give the Arrow types of a DataFrame's columns, the same in every session.
-
-    A timestamp is an instant, in microseconds, UTC, whatever the session's time zone is; one
-    without a time zone (``timestamp_ntz``) has none here.
-
-    Examples
-    --------
-    >>> from pyspark.sql.types import TimestampType
-    >>> arrow_schema(StructType([StructField("at", TimestampType())])).field("at").type
-    TimestampType(timestamp[us, tz=UTC])
-    """
-    return pa.schema([_arrow_field(field) for field in schema])
-
-
-def _arrow_field(field: StructField) -> pa.Field:
-    try:
-        kind = to_arrow_type(field.dataType, error_on_duplicated_field_names_in_struct=True)
-    except (PySparkException, pa.ArrowException) as error:
-        msg = (
-            f"column {field.name!r} of type {field.dataType.simpleString()} has no counterpart in "
-            "Arrow; cast it, for example to string, or drop it"
-        )
-        raise SchemaError(msg) from error
-    return pa.field(field.name, kind, field.nullable)
 
 
 def _run(df: DataFrame, staging: Staging, progress: Callable[[Progress], None]) -> None:

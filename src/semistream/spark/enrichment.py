@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from semistream.errors import SchemaError
 from semistream.master import Master
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
@@ -62,6 +63,7 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     spark, job = df.sparkSession, _job(df, master, wish)
     table = opened(job)
     job = job.resolved(table, wish.on, wish.select)
+    _check_names(df, job)
     if warning := cluster.memory_warning(spark, job.memory, job.tasks):
         warnings.warn(warning, stacklevel=3)
     everywhere = job.tasks * cluster.executors(spark)
@@ -72,8 +74,25 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
     if partition.value == "key":
         df = routed(df, job, everywhere)
-    send = by_keys if transfer.value == "keys" else by_rows
-    return send(df, job, reports_of(df), table.schema)
+    if transfer.value == "rows":
+        return by_rows(df, job, reports_of(df), table.schema)
+    job.keys_only().check_budget(table)
+    return by_keys(df, job, reports_of(df), table.schema)
+
+
+def _check_names(df: DataFrame, job: Job) -> None:
+    """Refuse names that Spark cannot tell apart."""
+    if str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
+        return
+    seen: dict[str, str] = {}
+    for name in [*df.columns, *(job.prefix + name for name in job.select)]:
+        if (other := seen.setdefault(name.casefold(), name)) != name:
+            msg = (
+                f"Spark cannot tell the columns {other!r} and {name!r} apart: leave one out with "
+                "select=[…], rename the master's with prefix='master_', or set "
+                "spark.sql.caseSensitive=true"
+            )
+            raise SchemaError(msg)
 
 
 def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> Job:

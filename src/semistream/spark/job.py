@@ -68,14 +68,25 @@ class Job:
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
         """Give the job with what follows from the master, if all goes together and fits."""
         spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix)
-        choose(self.algorithm, spec, self.memory, None, self.options, self.shared)
-        return replace(
+        job = replace(
             self,
             how=spec.how,
             on=dict(zip(spec.stream_keys, master.key, strict=True)),
             select=spec.payload,
-            shape=shape_of(master),
+            shape=shape_of(master, spec.payload),
         )
+        job.check_budget(master)
+        return job
+
+    def check_budget(self, master: Master) -> None:
+        """Refuse a budget that is too small for a task, before one starts."""
+        columns = self.select if self.how in {"inner", "left"} else None
+        spec = JoinSpec.resolve(master, self.stream, self.on, self.how, columns, self.prefix)
+        choose(self.algorithm, spec, self._for_joins, None, self.options, self.shared)
+
+    @property
+    def _for_joins(self) -> int:
+        return self.memory - self.tasks * self.room_for_answers
 
     def keys_only(self) -> Job:
         """Give the job of a scalar function: rows are numbered, absent ones are left out."""
@@ -101,7 +112,7 @@ class Job:
             self.stream,
             on=self.on,
             how=self.how,
-            memory=self.memory - self.tasks * self.room_for_answers,
+            memory=self._for_joins,
             algorithm=self.algorithm,
             select=self.select if self.how in {"inner", "left"} else None,
             prefix=self.prefix,
@@ -110,7 +121,7 @@ class Job:
         )
 
 
-def shape_of(master: Master) -> str:
-    """Give a fingerprint of a master's columns and key: a query expects the one it began with."""
-    told = master.schema.remove_metadata().serialize().to_pybytes() + repr(master.key).encode()
-    return hashlib.blake2b(told, digest_size=8).hexdigest()
+def shape_of(master: Master, select: Sequence[str]) -> str:
+    """Give a fingerprint of a master's key and the columns that are taken of it."""
+    told = [f"{name} {master.schema.field(name).type}" for name in (*master.key, *select)]
+    return hashlib.blake2b("\0".join(told).encode(), digest_size=8).hexdigest()

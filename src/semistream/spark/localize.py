@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyarrow import fs
 
 from semistream.errors import BudgetError, MasterError, MasterNotFoundError
+from semistream.host.folder import own_folder
 from semistream.master.format import MANIFEST, Manifest
 from semistream.units import format_bytes
 
@@ -33,24 +34,27 @@ def local_copy(source: str, copies: Copies) -> str:
     """Give the folder of a copy of the master at ``source``, a path or an URI, and keep it in use.
 
     Whoever comes first on a host fetches it, others wait. Copies that no process uses go, the
-    longest unused first, as far as the limit asks; earlier ones of the same master go at once.
+    longest unused first, as far as the limit asks.
     """
     known = _asked.get((source, copies))
     if known is None or time.monotonic() - known[0] > _AFRESH:
-        known = _asked[source, copies] = time.monotonic(), str(_fetched(source, copies))
+        copy = _fetched(source, copies)
+        if known is not None and known[1] != str(copy):
+            os.close(_in_use.pop(Path(known[1])))  # others may remove it; opened files stay
+        known = _asked[source, copies] = time.monotonic(), str(copy)
     return known[1]
 
 
 def _fetched(source: str, copies: Copies) -> Path:
     system, path = _file_system(source)
     manifest = _manifest(system, path, source)
-    folder = Path(copies.folder or Path(tempfile.gettempdir()) / f"semistream-{os.getuid()}")
-    copy = folder / "masters" / manifest.files
-    copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _alone(copy.parent):
+    root = Path(copies.folder or Path(tempfile.gettempdir()) / f"semistream-{os.getuid()}")
+    folder = own_folder(own_folder(root) / "masters")
+    copy = folder / manifest.files
+    with _alone(folder):
         if not (copy / MANIFEST).exists():
             size = sum(system.get_file_info(f"{path}/{name}").size or 0 for name in manifest.names)
-            _make_room(copy.parent, size, copies.limit, source)
+            _make_room(folder, size, copies.limit, source)
             _copy(system, path, manifest, copy)
         _use(copy)
     return copy
@@ -95,21 +99,20 @@ def _copy_file(system: fs.FileSystem, source: str, target: Path) -> None:
 
 
 def _make_room(folder: Path, size: int, limit: int, source: str) -> None:
-    if size > limit:
-        msg = (
-            f"a local copy of {source} needs {format_bytes(size)}, the limit is "
-            f"{format_bytes(limit)}; give localize='{format_bytes(size + (1 << 30))}' or more"
-        )
-        raise BudgetError(msg)
     copies = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    copies.sort(key=lambda p: p.stat().st_mtime)
     held = {p: sum(f.stat().st_size for f in p.iterdir()) for p in copies}
-    for old in copies:
-        if sum(held.values()) + size <= limit:
-            return
-        if _unused(old):
+    for old in sorted(copies, key=lambda p: p.stat().st_mtime):
+        if sum(held.values()) + size > limit and _unused(old):
             shutil.rmtree(old)
             del held[old]
+    if sum(held.values()) + size > limit:
+        needed = format_bytes(sum(held.values()) + size + (1 << 30))
+        msg = (
+            f"a local copy of {source} needs {format_bytes(size)}, copies in use have "
+            f"{format_bytes(sum(held.values()))}, the limit is {format_bytes(limit)}; give "
+            f"localize='{needed}' or more"
+        )
+        raise BudgetError(msg)
 
 
 def _use(copy: Path) -> None:

@@ -64,7 +64,7 @@ def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     error, held = "", 0.0
     try:
         held = opened(job).reader().held()
-    except SemistreamError as failure:
+    except (SemistreamError, OSError) as failure:
         error = f"{failure}."
     yield pa.record_batch(
         {"host": [socket.gethostname()], "error": [error], "free": [_free()], "held": [held]}

@@ -35,6 +35,7 @@ class Metrics:
 
     def of(self, query: str, batch: int) -> dict[str, dict[str, Any]]:
         """Give what the enrichments of a query did in a batch, by their names."""
+        self._taken[:] = [m for m in self._taken if m.query != query or m.batch >= batch]
         mine = [m for m in self._taken if (m.query, m.batch) == (query, batch)]
         return {m.name: _told(m) for m in mine}
 

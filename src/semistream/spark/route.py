@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import IntegerType
 
-from semistream.spark.transfer import scalar
+from semistream.spark.transfer import quoted, scalar
 from semistream.spark.worker import opened
 
 if TYPE_CHECKING:
@@ -22,12 +22,25 @@ if TYPE_CHECKING:
 __all__ = ["partitions_of", "routed"]
 
 _PARTITION = "__partition"
+_COMPARE = (
+    "spark.sql.shuffle.orderIndependentChecksum.enabled",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
+)
 _HOT = 8  # a page is hot when it has more than this part of a partition's fair share
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
-    """Give the same rows, those of a page in one partition, but for hot pages."""
+    """Give the same rows, those of a page in one partition, but for hot pages.
+
+    Where a row of a hot page goes depends on the rows beside it. If an executor is lost, and a task
+    that is run again has its rows in another order (because they came out of a shuffle), or finds
+    the master built anew, they are divided otherwise; Spark then has to run again what has read the
+    first division. It does, where it is told to compare checksums.
+    """
+    for setting in _COMPARE:
+        if df.sparkSession.conf.get(setting, "") == "false":
+            df.sparkSession.conf.set(setting, "true")
 
     def targets(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         master, fields = opened(job), [job.stream.field(name) for name in job.on]
@@ -36,7 +49,7 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
             pages = master.page_of(master.keys.encode(typed).values)
             yield pa.array(partitions_of(pages, partitions))
 
-    column = scalar(targets, IntegerType(), [df[name] for name in job.on])
+    column = scalar(targets, IntegerType(), [df[quoted(name)] for name in job.on])
     by_page = df.withColumn(_PARTITION, column).repartitionById(partitions, _PARTITION)
     return by_page.drop(_PARTITION)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
-from pyspark.sql.types import BooleanType, StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from semistream.spark.types import spark_field
 from semistream.spark.worker import answer_keys, join_rows
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from semistream.spark.job import Job
     from semistream.spark.worker import Channel
 
-__all__ = ["by_keys", "by_rows", "scalar"]
+__all__ = ["by_keys", "by_rows", "quoted", "scalar"]
 
 _ANSWER = "__semistream"
 
@@ -32,8 +32,14 @@ def by_rows(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
     def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return join_rows(job, channel, batches)
 
-    # The stream's own fields, with their metadata: a watermark is told from it.
-    rows = df.mapInArrow(joined, StructType([*df.schema, *_columns(job, master)]))
+    # The stream's own fields, with their metadata: a watermark is told from it. Numbers for names,
+    # for Spark takes a dot in a name apart here.
+    fields = [*df.schema, *_columns(job, master)]
+    numbered = [
+        StructField(f"c{i}", f.dataType, f.nullable, f.metadata) for i, f in enumerate(fields)
+    ]
+    rows = df.toDF(*(f.name for f in numbered[: len(df.columns)]))
+    rows = rows.mapInArrow(joined, StructType(numbered)).toDF(*(f.name for f in fields))
     return rows.observe(f"semistream.{job.name}", F.count(F.lit(1)).alias("rows_out"))
 
 
@@ -45,14 +51,14 @@ def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
         return answer_keys(asking, channel, batches)
 
     kind = columns or BooleanType()
-    asked = df.withColumn(_ANSWER, scalar(answered, kind, [df[_quoted(n)] for n in job.on]))
+    asked = df.withColumn(_ANSWER, scalar(answered, kind, [df[quoted(n)] for n in job.on]))
     answer = F.col(_ANSWER)
     matched = answer.isNotNull() if columns else answer
     counts = (F.count(F.lit(1)).alias("rows"), F.count_if(matched).alias("matched"))
     asked = asked.observe(f"semistream.{job.name}", *counts)
     if job.how != "left":
         asked = asked.where(~matched if job.how == "anti" else matched)
-    return asked.select(*map(_quoted, df.columns), *(answer[f.name].alias(f.name) for f in columns))
+    return asked.select(*map(quoted, df.columns), *(answer[f.name].alias(f.name) for f in columns))
 
 
 def _columns(job: Job, master: pa.Schema) -> StructType:
@@ -91,5 +97,6 @@ def scalar(
     return column
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Give a column's name as an expression, whatever is in it."""
     return "`{}`".format(name.replace("`", "``"))

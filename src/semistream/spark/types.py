@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import PySparkTypeError
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
-from pyspark.sql.types import StructField
+from pyspark.errors import PySparkException, PySparkTypeError
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import StructField, StructType
 
 from semistream.errors import SchemaError
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
 __all__ = ["arrow_schema", "spark_field", "transferred"]
 
@@ -28,8 +28,30 @@ _WIDER = {
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Give the Arrow schema in which a DataFrame's rows reach Python."""
-    return to_arrow_schema(schema)
+    """Give the Arrow types of a DataFrame's columns, the same in every session.
+
+    A timestamp is an instant, in microseconds, UTC, whatever the session's time zone is; one
+    without a time zone (``timestamp_ntz``) has none here.
+
+    Examples
+    --------
+    >>> from pyspark.sql.types import TimestampType
+    >>> arrow_schema(StructType([StructField("at", TimestampType())])).field("at").type
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    return pa.schema([_arrow_field(field) for field in schema])
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    try:
+        kind = to_arrow_type(field.dataType, error_on_duplicated_field_names_in_struct=True)
+    except (PySparkException, pa.ArrowException) as error:
+        msg = (
+            f"column {field.name!r} of type {field.dataType.simpleString()} has no counterpart in "
+            "Arrow; cast it, for example to string, or drop it"
+        )
+        raise SchemaError(msg) from error
+    return pa.field(field.name, kind, field.nullable)
 
 
 def spark_field(field: pa.Field, name: str, nullable: bool) -> StructField:

@@ -93,7 +93,9 @@ def reports_of(df: DataFrame) -> Channel:
     context = context_of(spark)
     if context is None:
         return None
-    channel = _CHANNELS.setdefault(context, context.accumulator({}, Reports()))
+    if context not in _CHANNELS:
+        _CHANNELS[context] = context.accumulator({}, Reports())
+    channel = _CHANNELS[context]
     if df.isStreaming:
         _listener(spark, channel)
     return channel
@@ -138,7 +140,7 @@ class _Listener(StreamingQueryListener):
     def _taken(self, query: str, batch: int, seconds: float) -> Iterator[BatchMetrics]:
         """Take the reports of a micro-batch out of the channel."""
         reports: dict[Any, Report] = self._channel.value if self._channel else {}
-        for key in [key for key in reports if key[:2] == (query, str(batch))]:
+        for key in [key for key in list(reports) if key[:2] == (query, str(batch))]:
             r = reports.pop(key)
             yield BatchMetrics(query, batch, key[2], seconds, r.counters, r.memory, r.budget)
 

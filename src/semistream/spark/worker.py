@@ -6,6 +6,7 @@ and a worker that rests holds nothing but open files. What is warm lives on the 
 
 from __future__ import annotations
 
+import uuid
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +49,7 @@ def opened(job: Job) -> Master:
     known = _OPENED.get((path, job.read))
     if known is None or known[0] != stamp:
         known = _OPENED[path, job.read] = stamp, open_master(path, job.read)
-    if job.shape and shape_of(known[1]) != job.shape:
+    if job.shape and shape_of(known[1], job.select) != job.shape:
         msg = (
             f"{path}: this master was rebuilt with other columns or another key while the query "
             f"{job.name!r} ran; end the query, and start it anew on the new master"
@@ -72,7 +73,7 @@ def join_rows(
     with _running(job, channel) as (join, note):
         finish = _for_spark(join.schema, len(job.stream))
         for batch in batches:
-            yield from map(finish, join.offer(batch.cast(job.stream)))
+            yield from map(finish, join.offer(_typed(batch, job.stream)))
             note()
         yield from map(finish, join.drain())
 
@@ -120,9 +121,7 @@ def _remember(job: Job, master: Master) -> None:
         return
     note = master.path / f".query-{query}"
     with suppress(OSError):
-        if not note.exists():
-            note.write_text(job.shape)
-        if note.read_text() != job.shape:
+        if _noted(note, job.shape) != job.shape:
             msg = (
                 f"{job.path}: this master was rebuilt with other columns or another key since the "
                 "query's checkpoint was begun; start with a new checkpoint, or rebuild the master "
@@ -130,6 +129,17 @@ def _remember(job: Job, master: Master) -> None:
             )
             raise SchemaError(msg)
     _REMEMBERED.add((query, job.path, job.shape))
+
+
+def _noted(note: Path, shape: str) -> str:
+    """Give what a note says; the first who comes writes it, whole or not at all."""
+    if not note.exists():
+        draft = note.with_name(f".draft-{uuid.uuid4().hex}")
+        draft.write_text(shape)
+        with suppress(FileExistsError):
+            note.hardlink_to(draft)
+        draft.unlink()
+    return note.read_text()
 
 
 def _property(name: str) -> str:
@@ -146,7 +156,11 @@ def _key(job: Job) -> Key:
 def _for_spark(schema: pa.Schema, kept: int) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """Bring the master's columns, those after ``kept``, into types that Spark has."""
     targets = [*schema.types[:kept], *(transferred(f) for f in list(schema)[kept:])]
-    if targets == schema.types:
-        return lambda batch: batch
-    wanted = pa.schema([f.with_type(t) for f, t in zip(schema, targets, strict=True)])
-    return lambda batch: batch.cast(wanted)
+    named = [pa.field(f"c{i}", kind) for i, kind in enumerate(targets)]  # see `transfer.by_rows`
+    return lambda batch: _typed(batch, pa.schema(named))
+
+
+def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give columns these names and types; a finer time than Spark has is cut, as Spark cuts it."""
+    columns = [c.cast(f.type, safe=False) for c, f in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
