@@ -405,8 +405,11 @@ def test_a_master_rebuilt_with_other_columns_since_the_checkpoint(spark, tmp_pat
     run(0)
     run(1)
     ss.build_master(products().drop_columns(["units"]), path, key="product_id")
+    run(2)  # a column that is not taken does not matter
+    texts = products()["surrogate"].cast(pa.string())
+    ss.build_master(products().set_column(1, "surrogate", texts), path, key="product_id")
     with pytest.raises(Exception, match="since the query's checkpoint was begun"):
-        run(2)
+        run(3)
 
 
 def test_a_master_rebuilt_with_other_rows_is_read_anew(spark, folder, files):

@@ -123,5 +123,6 @@ class Job:
 
 def shape_of(master: Master, select: Sequence[str]) -> str:
     """Give a fingerprint of a master's key and the columns that are taken of it."""
-    told = [f"{name} {master.schema.field(name).type}" for name in (*master.key, *select)]
+    types = dict(zip(master.schema.names, master.schema.types, strict=True))
+    told = [f"{name} {types.get(name)}" for name in (*master.key, *select)]
     return hashlib.blake2b("\0".join(told).encode(), digest_size=8).hexdigest()

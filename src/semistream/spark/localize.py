@@ -48,7 +48,7 @@ def local_copy(source: str, copies: Copies) -> str:
 def _fetched(source: str, copies: Copies) -> Path:
     system, path = _file_system(source)
     manifest = _manifest(system, path, source)
-    root = Path(copies.folder or Path(tempfile.gettempdir()) / f"semistream-{os.getuid()}")
+    root = Path(copies.folder or Path(tempfile.gettempdir()) / f"semistream-copies-{os.getuid()}")
     folder = own_folder(own_folder(root) / "masters")
     copy = folder / manifest.files
     with _alone(folder):

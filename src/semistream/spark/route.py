@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.types import IntegerType
 
 from semistream.spark.transfer import quoted, scalar
@@ -39,8 +41,9 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
     first division. It does, where it is told to compare checksums.
     """
     for setting in _COMPARE:
-        if df.sparkSession.conf.get(setting, "") == "false":
-            df.sparkSession.conf.set(setting, "true")
+        with suppress(PySparkException):  # a Spark that does not know it
+            if df.sparkSession.conf.get(setting) == "false":
+                df.sparkSession.conf.set(setting, "true")
 
     def targets(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         master, fields = opened(job), [job.stream.field(name) for name in job.on]
