@@ -26,6 +26,7 @@ TINY = replace(
     SparkGrid(rows=(ROWS,), batch_rows=(800,), hows=("left",), exponents=(1.0,), workers=(2,)),
     joins=("default", "broadcast"),
     reads=("direct",),
+    partitions=2,
     rounds=1,
     most_batches=3,
     single_rounds=1,
@@ -88,11 +89,12 @@ def test_a_whole_record(spark, folder):
     assert {len(took) for took in record["single"]["milliseconds"]["enrich"]} == {3}
     for entry in record["routing"]:
         (tasks,) = entry["batches"]  # the first two are not counted
-        assert len(tasks) == 8
+        assert len(tasks) == 2
         assert sum(rows for _, rows in tasks) == 800
     warmth = record["warmth"]
     assert len(warmth["one_join"]) == len(warmth["crews"][0]["hit_rates"]) == 4
     assert all(0 <= rate <= 1 for rate in warmth["crews"][0]["hit_rates"])
+    assert 0 < warmth["crews"][0]["held"] <= warmth["memory"]
     shown = markdown(sheets(record))
     assert "broadcast: out of memory" in shown
     assert shown.count("**") == 2 * 4

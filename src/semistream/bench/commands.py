@@ -31,7 +31,7 @@ from semistream.terminal import AsJson, build_bar, console, errors, messages, pr
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 __all__ = ["add_to"]
 
@@ -379,7 +379,12 @@ def bench_spark(  # noqa: PLR0913, PLR0917 - one argument an option
         grid, record = plain.quick() if quick else plain, {}
         with engines_for(grid) as engines, progress_bar() as bar:
             task = bar.add_task("", total=steps(grid))
-            say: Callable[[str], None] = lambda w: bar.update(task, description=w)  # noqa: E731
+
+            def say(what: str) -> None:
+                bar.update(task, description=what)
+                if not errors.is_terminal:  # where a bar is not drawn
+                    errors.print(what, highlight=False)
+
             for record in measure_spark(grid, data.absolute(), engines, say):
                 bar.advance(task)
                 _store(record, output)

@@ -71,7 +71,7 @@ def _rates(record: Record, cells: list[Record]) -> Sheet:
     best = [best_of_spark(cell, dropped) for cell in cells]
     against = (_to(cell, name, dropped) for cell, name in zip(cells, best, strict=True))
     rows.append(("enrich to Spark's best", *against))
-    heads = ("", *(f"{cell['how']}, {cell['batch_rows'] // 1000:,}k" for cell in cells))
+    heads = ("", *(f"{cell['how']}, {cell['batch_rows']:,}" for cell in cells))
     failed = {f"{name}: {why}" for cell in cells for name, why in cell["failed"].items()}
     note = "thousand stream rows/s: median of rounds (range); how, and rows of a micro-batch"
     return Sheet(
@@ -161,12 +161,13 @@ def _warmth(record: Record) -> Sheet:
         "last": -1,
     }
     one = warmth["one_join"]
-    rows = [("one join", *(f"{one[i]:.1%}" for i in shown.values()), "")]
+    rows = [("one join", *(f"{one[i]:.1%}" for i in shown.values()), "", "")]
     for crew in warmth["crews"]:
         rates = crew["hit_rates"]
         behind = max(100 * (one[i] - rate) for i, rate in enumerate(rates[after - 1 :], after - 1))
         about = f"local[{crew['workers']}]"
-        rows.append((about, *(f"{rates[i]:.1%}" for i in shown.values()), f"{behind:.1f} points"))
+        ends = (f"{behind:.1f} points", format_bytes(crew["held"]))
+        rows.append((about, *(f"{rates[i]:.1%}" for i in shown.values()), *ends))
     survived = ", ".join(
         f"{crew['survived_pause']} of local[{crew['workers']}]" for crew in warmth["crews"]
     )
@@ -175,4 +176,5 @@ def _warmth(record: Record) -> Sheet:
         f"{format_bytes(warmth['memory'])} in all, batches of {warmth['batch_rows']:,} rows"
     )
     note = f"most behind: from batch {after} on; workers that were still there after the pause: "
-    return Sheet(title, ("", *shown, "most behind one join"), tuple(rows), note + survived)
+    heads = ("", *shown, "most behind one join", "all held at most")
+    return Sheet(title, heads, tuple(rows), note + survived)

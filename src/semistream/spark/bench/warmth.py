@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["measure_warmth", "metrics_of_batches"]
 
-_FILES = 8  # so that eight tasks have something to read
 _OFFERED = 10_000  # rows that a join is given at once, as Spark gives them
 _TOLD = 30.0  # seconds within which Spark has told of every batch
 
@@ -44,7 +43,7 @@ def measure_warmth(
     rows, batch_rows = min(grid.rows), min(grid.batch_rows)
     at = setting_of(grid, Products(rows, folder), "left")
     count = grid.warm_batches + 2 * grid.later_batches
-    sales = Sales(rows, grid.exponent, batch_rows, count, files=_FILES)
+    sales = Sales(rows, grid.exponent, batch_rows, count, files=max(grid.workers))
     batches = Batches(sales.prepare(folder), sales.files, count)
     say("warmth: one join")
     record: dict[str, Any] = {
@@ -115,13 +114,13 @@ class _Crew:
         return {
             "workers": self.workers,
             "hit_rates": [round(batch["hit_rate"], 4) for batch in self.found],
-            "held": max(batch["held"] for batch in self.found),
+            "held": max(batch["host"] + self.workers * batch["task"] for batch in self.found),
             "survived_pause": self.survived,
         }
 
 
 def metrics_of_batches(at: Setting, batches: Batches, limit: float) -> list[dict[str, Any]]:
-    """Give the hit rate of each batch, and the bytes that a task held at most."""
+    """Give the hit rate of each batch, and the most bytes that the host and a task held."""
     seen: list[BatchMetrics] = []
     watch(SparkSession.active(), seen.append)
     with finished(ENRICH, at, batches, limit) as query:
@@ -133,7 +132,19 @@ def metrics_of_batches(at: Setting, batches: Batches, limit: float) -> list[dict
             raise SemistreamError(msg)
         time.sleep(0.05)
     mine = sorted((m for m in seen if m.query == name), key=lambda m: m.batch)
-    return [{"hit_rate": m.hit_rate, "held": sum(m.memory.values())} for m in mine]
+    return [{"hit_rate": m.hit_rate, **_held(m.memory)} for m in mine]
+
+
+def _held(memory: dict[str, int]) -> dict[str, int]:
+    """Tell what all tasks of a host have together from what each has for itself.
+
+    Examples
+    --------
+    >>> _held({"host cache": 4, "window": 2, "output": 1})
+    {'host': 4, 'task': 3}
+    """
+    host = sum(size for name, size in memory.items() if name.startswith("host "))
+    return {"host": host, "task": sum(memory.values()) - host}
 
 
 def _one_join(at: Setting, batches: Batches) -> list[float]:
