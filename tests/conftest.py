@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,14 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 
+@pytest.fixture(scope="session", autouse=True)
+def host_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What tests leave on the host goes with them."""
+    os.environ["SEMISTREAM_HOST_DIR"] = str(tmp_path_factory.mktemp("host"))
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(host_folder: None) -> Iterator[SparkSession]:
     """One JVM for all tests of a process; mark them ``xdist_group("spark")`` to share it."""
     from parts import SMALL, connectors
     from semistream.spark.session import session

@@ -98,6 +98,7 @@ def test_a_whole_record(spark, folder):
     shown = markdown(sheets(record))
     assert "broadcast: out of memory" in shown
     assert shown.count("**") == 2 * 4
+    assert not record["failed"]
     assert said[-1] == "warmth: 2 workers, one of them killed"
 
 

@@ -5,6 +5,7 @@ import logging
 import os
 import urllib.request
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -363,6 +364,24 @@ def test_a_master_rebuilt_with_other_columns_is_told(spark, folder, files):
         out.collect()
 
 
+def test_a_master_rebuilt_with_other_columns_since_the_checkpoint(spark, tmp_path):
+    path, stream = tmp_path / "master", tmp_path / "stream"
+    ss.build_master(products(), path, key="product_id")
+    stream.mkdir()
+
+    def run(number):
+        pq.write_table(sales(100), stream / f"{number}.parquet")
+        wish = {"select": ["surrogate"], "memory": "4MB", "check": False}
+        make = lambda df: ss.enrich(df, path, on="product_id", **wish)  # noqa: E731
+        streamed(spark, str(stream), make, tmp_path)
+
+    run(0)
+    run(1)
+    ss.build_master(products().drop_columns(["units"]), path, key="product_id")
+    with pytest.raises(Exception, match="since the query's checkpoint was begun"):
+        run(2)
+
+
 def test_a_master_rebuilt_with_other_rows_is_read_anew(spark, folder, files):
     path = folder / "renewed"
     ss.build_master(products(), path, key="product_id")
@@ -370,3 +389,28 @@ def test_a_master_rebuilt_with_other_rows_is_read_anew(spark, folder, files):
     before = out.count()
     ss.build_master(products(keys=10), path, key="product_id")
     assert out.count() < before
+
+
+# -- what the first page says ---------------------------------------------------------------------
+
+
+def test_the_twelve_lines_of_the_readme(spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # for Spark, whose folder was fixed at its start, paths are whole
+    table = pa.table(
+        {"product_id": range(100), "product_key": range(900, 1000), "price": [1.5] * 100}
+    )
+    pq.write_table(table, "products.parquet")
+    Path("sales").mkdir()
+    sold = {"sale_id": range(300), "product_id": [i % 150 for i in range(300)]}
+    stream = pa.table({**sold, "quantity": pa.array([1] * 300, pa.int32())})
+    pq.write_table(stream, "sales/0.parquet")
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    lines = readme.split("```python\n")[1].split("```")[0]
+    for name in ("sales", "checkpoint", "warehouse"):
+        lines = lines.replace(f'"{name}"', f'"{tmp_path / name}"')
+    exec(lines, {})  # noqa: S102
+    found = {tuple(row) for row in spark.read.parquet(str(tmp_path / "warehouse")).collect()}
+    wanted = [
+        (i, 1, *((900 + i % 150, 1.5) if i % 150 < 100 else (None, None))) for i in range(300)
+    ]
+    assert found == set(wanted)

@@ -1,6 +1,8 @@
 """Pipeline files: what is read, and that every mistake is told at once with its line."""
 
 import re
+from operator import attrgetter
+from pathlib import Path
 from textwrap import dedent
 
 import pyarrow as pa
@@ -8,7 +10,7 @@ import pytest
 
 import semistream as ss
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.pipeline.check import check
+from semistream.pipeline.check import Surroundings, check
 from semistream.pipeline.columns import arrange
 from semistream.pipeline.describe import as_dict, as_text
 from semistream.pipeline.sales import BLOCK, Sales
@@ -70,6 +72,14 @@ def says(told, wanted):
     return all(part.strip() in told for part in wanted.split("…"))
 
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=attrgetter("name"))
+def test_the_examples_have_no_mistakes(path):
+    assert read_pipeline(path, {"PGPASSWORD": "x"}).enrich
+
+
 MISTAKES = {
     "algorithm: meshjion": "4:24: enrich[0].algorithm 'meshjion' is not known; choose one of: "
     "adaptive, cachejoin, … Did you mean 'meshjoin'?",
@@ -80,7 +90,7 @@ MISTAKES = {
     "select: {a: b}": "enrich[0].select must be text, not a mapping",
     "select: [a, 1]": "4:25: enrich[0].select[1] must be text, not 1; … write it in quotes",
     "select: [a, b, a]": "select names 'a' twice",
-    "localize: yes": "localize must be true or false, not 'yes'",
+    "localize: yes": "localize must be true, false or a size as 50GB, not 'yes'",
     "read: maped": "Did you mean 'mapped'?",
     "options: 3": "options must be a mapping",
     "how: semi, prefix: x_": "prefix has no use with how: semi",
@@ -224,18 +234,19 @@ def products(tmp_path):
 
 def test_columns_and_types_flow_to_the_sink(file, products):
     pipeline = read_pipeline(file(WHOLE))
-    flow = check(pipeline, SALES, tasks=2)
+    flow = check(pipeline, SALES, Surroundings(tasks=2))
     assert flow.output.names == ["surrogate", "sale", "quantity", "vendor"]
     assert flow.output.field("surrogate").type == pa.int64()
     told = as_dict(pipeline, flow)
-    assert told["enrich"][0]["plan"]["memory"] == 32 << 20
+    plan = told["enrich"][0]["plan"]
+    assert (plan["memory"], plan["tasks"]) == (64 << 20, 2)
     assert "key replaced by surrogate" in as_text(pipeline, flow)
-    assert "each of 2 tasks 32 MB" in as_text(pipeline, flow)
+    assert "adaptive within 64 MB" in as_text(pipeline, flow)
 
 
 def wrong(path, schema=SALES, tasks=1):
     with pytest.raises(PipelineError) as raised:
-        check(read_pipeline(path), schema, tasks)
+        check(read_pipeline(path), schema, Surroundings(tasks))
     return [line.removeprefix(f"{path}:") for line in str(raised.value).splitlines()]
 
 
@@ -278,7 +289,7 @@ def test_a_master_that_is_not_there_and_a_budget_that_is_too_small(file, product
     [missing] = wrong(file(text.format("nothing", "1MB")))
     assert says(missing, "3:18: enrich[0].master: … no master table is here")
     [small] = wrong(file(text.format("products", "4KB")), tasks=2)
-    assert re.search(r"memory .*for each task.*: memory=2,048 bytes .* least that works", small)
+    assert says(small, "enrich[0].memory: memory=4,096 bytes … the least that works is")
     [option] = wrong(file(text.format("products", "1MB, options: {window: 3}")))
     assert "'window' is not an option of adaptive" in option
 

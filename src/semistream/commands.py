@@ -55,6 +55,7 @@ def build(
     with_filter: Annotated[
         bool, typer.Option("--filter/--no-filter", help="Store a filter for absent keys.")
     ] = True,
+    as_json: AsJson = False,
 ) -> None:
     """Build a master table from Parquet files, sorted out of core."""
     with messages():
@@ -68,18 +69,21 @@ def build(
                 filter=with_filter,
                 progress=progress,
             )
-        console.print(built.describe(), highlight=False, markup=False, soft_wrap=True)
+        _tell(built, as_json)
 
 
 @master_app.command("show")
 def show(path: MasterPath, as_json: AsJson = False) -> None:
     """Show what a master table is."""
     with messages():
-        master = open_master(path)
-        if as_json:
-            typer.echo(json.dumps(_facts(master), indent=2))
-        else:
-            console.print(master.describe(), highlight=False, markup=False, soft_wrap=True)
+        _tell(open_master(path), as_json)
+
+
+def _tell(master: Master, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(_facts(master), indent=2))
+    else:
+        console.print(master.describe(), highlight=False, markup=False, soft_wrap=True)
 
 
 def _facts(master: Master) -> dict[str, Any]:
@@ -95,8 +99,11 @@ def _facts(master: Master) -> dict[str, Any]:
 
 
 @master_app.command("verify")
-def verify(path: MasterPath) -> None:
+def verify(path: MasterPath, as_json: AsJson = False) -> None:
     """Read every page and compare its checksum."""
     with messages():
         pages = open_master(path, read="direct").verify()
+        if as_json:
+            typer.echo(json.dumps({"path": str(path), "pages": pages, "intact": True}))
+            return
         console.print(f"{path}: {pages:,} pages are as they were written", markup=False)

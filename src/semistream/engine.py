@@ -292,6 +292,7 @@ class Engine(Operator):
         cache = self.algorithm.cache
         if cache is not None and len(cache) and len(chunk):
             chunk = yield from self._probe(chunk, cache)
+        self.algorithm.probed()
         if self.algorithm.complete:
             chunk = yield from self._sift(chunk, np.zeros(len(chunk), dtype=np.bool_))
         if not len(chunk):

@@ -142,9 +142,8 @@ class Join:
 
     @property
     def _operator(self) -> Operator:
-        if self._running is None:
-            msg = "this join was closed, and holds nothing any more; make a new one"
-            raise JoinClosedError(msg)
+        self._check_alive()
+        assert self._running is not None  # noqa: S101 - for the type checker
         return self._running
 
     def close(self) -> None:
@@ -221,6 +220,9 @@ class Join:
 
     def _check_alive(self) -> None:
         """Refuse to go on after an error: pages or rows in the middle of work would be lost."""
+        if self._running is None:
+            msg = "this join was closed, and holds nothing any more; make a new one"
+            raise JoinClosedError(msg)
         if self._failure is not None:
             msg = (
                 f"this join failed before ({self._failure!r}); what it held may be incomplete: "

@@ -37,20 +37,22 @@ class Cluster:
 
     def start(self) -> None:
         web = ["--webui-port", str(self._web)]
-        self._run("master.Master", "--host", "127.0.0.1", "--port", str(self._port), *web)
+        self._run("master.Master", "127.0.0.1", "--port", str(self._port), *web)
         wait_for("the cluster's master", lambda: self._state() is not None)
         for number in range(self._workers):
+            # An address each: Spark runs a task's second attempt only on another host.
             place = ["-d", str(self._folder / f"worker{number}"), "--webui-port", "0"]
-            self._run("worker.Worker", "-c", "1", "-m", "1g", *place, self.address)
+            size = ["-c", "1", "-m", "1g"]
+            self._run("worker.Worker", f"127.0.0.{number + 1}", *size, *place, self.address)
         wait_for("the cluster's workers", lambda: self._alive() == self._workers)
 
-    def _run(self, part: str, *arguments: str) -> None:
+    def _run(self, part: str, host: str, *arguments: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         environment = {
             **os.environ,
             "JAVA_HOME": str(find_java().home),
             "SPARK_HOME": str(SPARK),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": JVM,
@@ -60,7 +62,7 @@ class Cluster:
         with (self._folder / "log.txt").open("ab") as log:
             self._processes.append(
                 subprocess.Popen(  # noqa: S603
-                    [*start, *arguments], env=environment, stdout=log, stderr=log
+                    [*start, "--host", host, *arguments], env=environment, stdout=log, stderr=log
                 )
             )
 
@@ -79,6 +81,10 @@ class Cluster:
         """The ids of the executors' processes: started by this cluster's workers."""
         started = descendants([process.pid for process in self._processes[1:]])
         return [pid for pid in started if "CoarseGrainedExecutorBackend" in command(pid)]
+
+    def logs(self) -> list[Path]:
+        """What the executors of all applications said."""
+        return list(self._folder.glob("worker*/*/*/stderr"))
 
     def stop(self) -> None:
         for process in reversed(self._processes):

@@ -9,6 +9,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from parts import CACHE, JVM, downloads, free_ports, wait_for
@@ -32,7 +33,8 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 offsets.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=3000
 auto.create.topics.enable=false
 """
 
@@ -81,7 +83,7 @@ class Broker:
             )
         try:
             metadata = AdminClient(self._client()).list_topics(timeout=2)
-        except Exception:
+        except KafkaException:
             return False
         return bool(metadata.brokers)
 
@@ -89,9 +91,16 @@ class Broker:
         return {"bootstrap.servers": self.address, "log_level": 0}
 
     def create(self, topic: str, partitions: int = 2) -> None:
+        """Make a topic; a broker that has just started may want to be asked again."""
+        wait_for(f"topic {topic}", lambda: self._create(NewTopic(topic, partitions, 1)))
+
+    def _create(self, topic: NewTopic) -> bool:
         admin = AdminClient(self._client())
-        for done in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-            done.result(30)
+        try:
+            admin.create_topics([topic], request_timeout=10)[topic.topic].result(15)
+        except (KafkaException, TimeoutError) as error:
+            return "TOPIC_ALREADY_EXISTS" in str(error)
+        return True
 
     def kill(self) -> None:
         """End it by SIGKILL, in the middle of whatever it does."""

@@ -79,6 +79,9 @@ class Algorithm(ABC):
         """Master rows that answer stream rows before they enter the window."""
         return None
 
+    def probed(self) -> None:
+        """Note that the cache was asked for a chunk, and will not be before the next."""
+
     @property
     def at_once(self) -> bool:
         """Whether rows are looked up in pages that lie in memory, and need no window."""

@@ -49,8 +49,12 @@ class SharedAdaptive(Adaptive):
 
     @property
     def cache(self) -> Any:  # noqa: ANN401 - a `Held`
-        """The newest hot set on this host; the engine asks before each chunk, and only then."""
+        """The newest hot set on this host, until `probed`; the engine asks before each chunk."""
         return self.host.newest()
+
+    def probed(self) -> None:
+        """Let others overwrite the hot set: while a row waits, no one needs it."""
+        self.host.rest()
 
     def _asked(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return self.host.sketch.estimate(codes)

@@ -35,6 +35,8 @@ def spark_sheets(record: Record) -> Iterator[Sheet]:
         yield _routing(record)
     if "warmth" in record:
         yield _warmth(record)
+    if record["failed"]:
+        yield Sheet("Failed", ("part", "why"), tuple(record["failed"].items()))
 
 
 def round_rates(cell: Record, system: str, dropped: int) -> list[float]:

@@ -15,24 +15,33 @@ import xxhash
 
 from semistream.errors import HostFolderError
 
-__all__ = ["Handle", "boot", "default_root", "open_folder", "sweep_folder"]
+__all__ = ["FILES", "Handle", "boot", "default_root", "open_folder", "sweep_folder"]
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, which no one else may enter
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+FILES = frozenset({"common", "a", "b", "directory"})
+"""What the folder of a state has."""
 _TRIES = 200  # of a millisecond each
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def default_root() -> Path:
-    """Give the folder for state on this host: in memory, where the system has such a place.
+def default_root(size: int = 0) -> Path:
+    """Give the folder for state on this host: in memory, where the system has room there.
+
+    The environment's ``SEMISTREAM_HOST_DIR`` names another one.
 
     Examples
     --------
-    >>> default_root().name.startswith("semistream-")
+    >>> default_root().name.startswith("semistream-host-")
     True
     """
+    if named := os.environ.get("SEMISTREAM_HOST_DIR"):
+        return Path(named)
     usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK)
-    return (_MEMORY if usable else Path(tempfile.gettempdir())) / f"semistream-{os.getuid()}"
+    if usable:
+        found = os.statvfs(_MEMORY)
+        usable = found.f_blocks * found.f_frsize > 2 * size  # the same for all, whatever is free
+    return (_MEMORY if usable else Path(tempfile.gettempdir())) / f"semistream-host-{os.getuid()}"
 
 
 @cache
@@ -158,6 +167,8 @@ def _swept(folder: Path, days: float) -> bool:
         idle = time.time() - os.fstat(handle.number).st_mtime
         if idle < days * 86_400 or not handle.lock(alone=True):
             return False
+        if not {file.name for file in folder.iterdir()} <= FILES:
+            return False  # someone else's
         shutil.rmtree(folder)
     except FileNotFoundError:  # someone else was faster
         return False

@@ -54,6 +54,11 @@ class Slot:
         """The generation, of whatever snapshot; 0 where there is none."""
         return int(self._words[3]) if self._words[0] == _MAGIC else 0
 
+    @property
+    def last(self) -> int:
+        """The last generation that there was, even if it was being overwritten since."""
+        return int(self._words[3])
+
     def number_of(self, snapshot: int) -> int:
         """Give the generation, 0 where there is none of this snapshot."""
         words = self._words

@@ -85,6 +85,7 @@ class HostState:
         self._common = Common(folder / "common", sizes)
         self._slots = [Slot(folder / name) for name in ("a", "b")]
         self._now: Generation | None = None
+        self._held = False
         self._row = warm.row_bytes + BESIDE
         self._staged_schema = pa.schema([pa.field("", pa.uint32()), *warm.schema])
         self.sketch = self._common.sketch
@@ -104,22 +105,27 @@ class HostState:
         return self._common.threshold
 
     def newest(self) -> Generation | None:
-        """Move on to the newest hot set; the one before may be overwritten from now on."""
+        """Give the newest hot set; it is not overwritten until `rest` is called."""
         if not self._folder.is_ours:
             return None  # locks are those of the process that this was forked from
         numbers = [slot.number_of(self._snapshot) for slot in self._slots]
-        if max(numbers) > (self._now.number if self._now else 0):
-            newest = self._slots[numbers.index(max(numbers))]
-            found = newest.read(self._schema, self._snapshot)
-            if found is not None:
-                self._leave()
-                self._now = found
-        return self._now
+        slot = self._slots[numbers.index(max(numbers))]
+        if self._now is None or self._now.number != max(numbers):
+            self.rest()
+            self._now = slot.read(self._schema, self._snapshot) if max(numbers) else None
+            self._held = self._now is not None
+        elif not self._held:
+            # The memory is mapped already; whether it has changed is known once it cannot any more.
+            self._held = slot.file.lock()
+            if self._held and slot.number_of(self._snapshot) != self._now.number:
+                self.rest()
+        return self._now if self._held else None
 
-    def _leave(self) -> None:
-        if self._now is not None:
+    def rest(self) -> None:
+        """Let the hot set be overwritten: it is not looked at before `newest` gives it again."""
+        if self._now is not None and self._held:
             self._now.leave()
-        self._now = None
+        self._held = False
 
     def count(self, rows: int) -> None:
         """Note stream rows; let all counts age when it is time."""
@@ -134,6 +140,7 @@ class HostState:
         now = self.newest()
         if now is not None:
             np.right_shift(now.hits, 1, out=now.hits)
+            self.rest()
         self._common.age()
 
     def stage(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64]) -> None:
@@ -145,14 +152,14 @@ class HostState:
             self._common.unlock()
 
     def publish(self) -> None:
-        """Make the next hot set if it is worth it, and no one else does; move on to it."""
+        """Make the next hot set if it is worth it, and no one else does; `rest` afterwards."""
         enough = self._common.staged_bytes >= self._enough()
         if enough and self._folder.is_ours and self._common.lock():
             try:
                 self._publish()
             finally:
+                self.rest()
                 self._common.unlock()
-            self.newest()
 
     def _enough(self) -> int:
         """Give how many bytes are worth a new generation, which costs as much as it has rows."""
@@ -182,14 +189,15 @@ class HostState:
         )
         place = write(slot, sources, chosen) if len(chosen.block) else None
         if place is not None:
-            number = max(s.number for s in self._slots) + 1
+            number = max(s.last for s in self._slots) + 1
             slot.finish(self._snapshot, number, *place)
             self._common.threshold = max(1.0, min(chosen.lost, 254.0))
             self._common.clear()
 
     def close(self) -> None:
         """Give all locks back; the files stay."""
-        self._leave()
+        self.rest()
+        self._now = None
         self._common.close()
         for slot in self._slots:
             slot.file.close()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-__all__ = ["Progress", "build_master"]
+__all__ = ["Progress", "build_master", "written"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,18 @@ def _silent(_: Progress) -> None:
     pass
 
 
+def written(progress: Callable[[Progress], None], total: int) -> Callable[[int], None]:
+    """Give a function that is told how many more rows were written, and reports it."""
+    done = 0
+
+    def passed(rows: int) -> None:
+        nonlocal done
+        done += rows
+        progress(Progress("write", done, total))
+
+    return passed
+
+
 @dataclass
 class _Build:
     """One build: what it reads and where it writes."""
@@ -140,19 +152,9 @@ class _Build:
         keys = KeyFilter.zeros(KeyFilter.affordable(words, sort.rows, self.memory // 4))
         with Draft(self.target.folder) as pages:
             writer = PageWriter(pages.file, self.target.page_schema, self.target.page_bytes)
-            for batch in sort.merged(self._reporter(sort.rows)):
+            for batch in sort.merged(written(self.progress, sort.rows)):
                 codes = writer.add(batch)
                 if keys.nbytes:
                     keys.add(codes)
             writer.finish()
             self.target.publish(pages, writer.index, writer.counts(null_keys), keys)
-
-    def _reporter(self, total: int) -> Callable[[int], None]:
-        done = 0
-
-        def passed(rows: int) -> None:
-            nonlocal done
-            done += rows
-            self.progress(Progress("write", done, total))
-
-        return passed

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from semistream.algorithms import choose
 from semistream.errors import BudgetError, OptionError, SchemaError, SemistreamError
+from semistream.host import HostShare, default_root
 from semistream.master import Master, open_master
 from semistream.pipeline.columns import arrange, wrong_columns
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from semistream.pipeline.model import Pipeline
     from semistream.pipeline.sections import Enrichment
     from semistream.plan import Plan
 
-__all__ = ["Flow", "Step", "check"]
+__all__ = ["Flow", "Step", "Surroundings", "check"]
+
+
+def _open(step: Enrichment) -> Master:
+    return open_master(step.master, read=step.read)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a pipeline runs, as far as its check must know."""
+
+    tasks: int = 1
+    """How many tasks an executor runs at once; they share the memory of an enrichment."""
+    opened: Callable[[Enrichment], Master] = _open
+    """Opens the master of an enrichment."""
+    leaving: Callable[[pa.Field], pa.DataType] = attrgetter("type")
+    """Gives the type in which a column of a master leaves the enrichment."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +50,9 @@ class Step:
     enrichment: Enrichment
     spec: JoinSpec
     plan: Plan
-    """How one task splits its share of the memory."""
+    """How the memory is split."""
+    output: pa.Schema
+    """The columns that come out."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +63,11 @@ class Flow:
     steps: tuple[Step, ...]
     columns: tuple[tuple[str, str], ...]
     """The columns that reach the sink: name out of the enrichments, name in the sink."""
-    tasks: int
-    """How many tasks share a step's memory."""
 
     @cached_property
     def enriched(self) -> pa.Schema:
         """The columns that come out of the enrichments."""
-        return self.steps[-1].spec.output if self.steps else self.stream
+        return self.steps[-1].output if self.steps else self.stream
 
     @cached_property
     def output(self) -> pa.Schema:
@@ -55,7 +75,7 @@ class Flow:
         return pa.schema([self.enriched.field(old).with_name(new) for old, new in self.columns])
 
 
-def check(pipeline: Pipeline, stream: pa.Schema, tasks: int = 1) -> Flow:
+def check(pipeline: Pipeline, stream: pa.Schema, surroundings: Surroundings | None = None) -> Flow:
     """Check a pipeline against the schema of its stream and of its masters.
 
     Parameters
@@ -64,15 +84,15 @@ def check(pipeline: Pipeline, stream: pa.Schema, tasks: int = 1) -> Flow:
         What the file says.
     stream
         The columns that the source gives.
-    tasks
-        How many tasks an executor runs at once; they share the memory of an enrichment.
+    surroundings
+        Where it runs; a single task if not given.
 
     Raises
     ------
     PipelineError
         Columns, types or budgets do not go together: every mistake, each with its line.
     """
-    checker = _Checker(pipeline, tasks)
+    checker = _Checker(pipeline, surroundings or Surroundings())
     flow = checker.flow(stream)
     if checker.problems or flow is None:
         raise PipelineError(str(pipeline.path), checker.problems)
@@ -82,8 +102,8 @@ def check(pipeline: Pipeline, stream: pa.Schema, tasks: int = 1) -> Flow:
 class _Checker:
     """Follows the columns through a pipeline, and collects what is wrong."""
 
-    def __init__(self, pipeline: Pipeline, tasks: int) -> None:
-        self._pipeline, self._tasks = pipeline, tasks
+    def __init__(self, pipeline: Pipeline, around: Surroundings) -> None:
+        self._pipeline, self._around = pipeline, around
         self._steps: list[Step] = []
         self.problems: list[Problem] = []
 
@@ -98,7 +118,7 @@ class _Checker:
             self._wrong(f"columns.{setting}", message)
         chosen = tuple(arrange(columns, schema.names))
         self._sink([new for _, new in chosen])
-        return Flow(stream, tuple(self._steps), chosen, self._tasks)
+        return Flow(stream, tuple(self._steps), chosen)
 
     def _wrong(self, where: str, message: object) -> None:
         space = "" if str(message).startswith(":") else " "
@@ -107,7 +127,7 @@ class _Checker:
     def _enrich(self, where: str, step: Enrichment, stream: pa.Schema | None) -> pa.Schema | None:
         """Give the columns after a step; as far as they are known where it has a mistake."""
         try:
-            master = open_master(step.master, read=step.read)
+            master = self._around.opened(step)
         except (SemistreamError, OSError) as error:
             self._wrong(f"{where}.master", f": {error}")
             return None
@@ -117,9 +137,15 @@ class _Checker:
         if spec is None:
             return _likely(stream, master, step)
         plan = self._plan(where, step, spec)
+        output = self._output(spec)
         if plan is not None:
-            self._steps.append(Step(step, spec, plan))
-        return spec.output
+            self._steps.append(Step(step, spec, plan, output))
+        return output
+
+    def _output(self, spec: JoinSpec) -> pa.Schema:
+        fields, kept = list(spec.output), len(spec.stream)
+        left = [field.with_type(self._around.leaving(field)) for field in fields[kept:]]
+        return pa.schema([*fields[:kept], *left])
 
     def _spec(
         self, where: str, step: Enrichment, master: Master, stream: pa.Schema
@@ -137,12 +163,11 @@ class _Checker:
             return None
 
     def _plan(self, where: str, step: Enrichment, spec: JoinSpec) -> Plan | None:
-        memory = max(1, step.memory // self._tasks)
+        share = HostShare(default_root(), self._around.tasks)
         try:
-            return choose(step.algorithm, spec, memory, None, step.options)[2]
+            return choose(step.algorithm, spec, step.memory, None, step.options, share)[2]
         except BudgetError as error:
-            share = f" (a {self._tasks}th of it, for each task)" if self._tasks > 1 else ""
-            self._wrong(f"{where}.memory", f"{share}: {error}".lstrip())
+            self._wrong(f"{where}.memory", f": {error}")
         except OptionError as error:
             self._wrong(f"{where}.options", f": {error}")
         return None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from semistream.units import format_bytes
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,7 +24,7 @@ def as_dict(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
     return {
         "name": pipeline.name,
         "source": {**_settings(pipeline.source), "columns": _types(flow.stream)},
-        "enrich": [_step(step, flow.tasks) for step in flow.steps],
+        "enrich": [_step(step) for step in flow.steps],
         "columns": [{"from": old, "to": new} for old, new in flow.columns],
         "sink": {**_settings(pipeline.sink), "columns": _types(flow.output)},
         "trigger": pipeline.trigger,
@@ -45,7 +43,7 @@ def _types(schema: pa.Schema) -> dict[str, str]:
     return {field.name: str(field.type) for field in schema}
 
 
-def _step(step: Step, tasks: int) -> dict[str, Any]:
+def _step(step: Step) -> dict[str, Any]:
     spec, master = step.spec, step.spec.master
     return {
         "name": step.enrichment.name,
@@ -56,11 +54,12 @@ def _step(step: Step, tasks: int) -> dict[str, Any]:
         "select": list(spec.payload),
         "prefix": spec.prefix,
         "memory": step.enrichment.memory,
-        "tasks": tasks,
         "plan": {
             "algorithm": step.plan.algorithm,
             "memory": step.plan.memory,
+            "tasks": step.plan.tasks,
             "components": dict(step.plan.components),
+            "host": dict(step.plan.host),
             "settings": dict(step.plan.settings),
         },
     }
@@ -76,7 +75,7 @@ def _lines(pipeline: Pipeline, flow: Flow) -> Iterator[tuple[str, str]]:
     yield "source", _one_line(_settings(pipeline.source))
     yield "", _columns(flow.stream)
     for step in flow.steps:
-        yield from _step_lines(step, flow.tasks)
+        yield from _step_lines(step)
     if choices := _choices(pipeline.columns):
         yield "columns", choices
     yield "sink", _one_line(_settings(pipeline.sink))
@@ -100,7 +99,7 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
-def _step_lines(step: Step, tasks: int) -> Iterator[tuple[str, str]]:
+def _step_lines(step: Step) -> Iterator[tuple[str, str]]:
     spec, master, plan = step.spec, step.spec.master, step.plan
     pairs = zip(spec.stream_keys, master.key, strict=True)
     on = ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in pairs)
@@ -111,12 +110,8 @@ def _step_lines(step: Step, tasks: int) -> Iterator[tuple[str, str]]:
     )
     if spec.payload:
         yield "", "adds " + ", ".join(f"{spec.prefix}{name}" for name in spec.payload)
-    parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in plan.components.items())
-    yield (
-        "",
-        f"{plan.algorithm} within {format_bytes(step.enrichment.memory)} an executor; each of "
-        f"{tasks} tasks {format_bytes(plan.memory)}: {parts}",
-    )
+    for line in str(plan).splitlines():
+        yield "", line
 
 
 def _choices(columns: Columns) -> str:

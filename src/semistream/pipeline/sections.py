@@ -49,7 +49,7 @@ class Enrichment(Section):
     algorithm: str = setting(values.choice(algorithms), "adaptive")
     partition: str = setting(values.choice(("auto", "none", "key")), "auto")
     transfer: str = setting(values.choice(("auto", "keys", "rows")), "auto")
-    localize: bool = setting(values.flag, False)
+    localize: bool | int = setting(values.flag_or_size, False)
     read: str = setting(values.choice(("mapped", "direct")), "mapped")
     name: str = setting(values.text, "")
     options: Mapping[str, Scalar] = setting(values.mapping(values.scalar), {})

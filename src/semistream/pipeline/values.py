@@ -18,6 +18,7 @@ __all__ = [
     "choice",
     "count",
     "flag",
+    "flag_or_size",
     "interval",
     "key",
     "mapping",
@@ -86,6 +87,16 @@ def flag(node: Node) -> bool:
     if not isinstance(node.value, bool):
         raise node.mistake(f"must be true or false, not {node.shown}")
     return node.value
+
+
+def flag_or_size(node: Node) -> bool | int:
+    """Read true or false, or a limit in bytes."""
+    if isinstance(node.value, bool):
+        return node.value
+    try:
+        return size(node)
+    except Mistakes:
+        raise node.mistake(f"must be true, false or a size as 50GB, not {node.shown}") from None
 
 
 def number(least: float, most: float) -> Callable[[Node], float]:

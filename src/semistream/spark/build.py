@@ -8,7 +8,6 @@ once, and a worker holds a few pages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import LongType, StructField, StructType
 
 from semistream.errors import OptionError, SchemaError
-from semistream.master.build import Progress
+from semistream.master.build import Progress, written
 from semistream.master.files import staging_folder
 from semistream.master.format import CODE
 from semistream.master.pages import Counts
@@ -73,8 +72,7 @@ def build_from_dataframe(
         raise OptionError(msg)
     target = Target.of(_folder(path), arrow_schema(df.schema), key, size)
     with target.building():
-        build = _Build(Staging(staging_folder(target.folder), target, room, filter), progress)
-        build.run(df)
+        _run(df, Staging(staging_folder(target.folder), target, room, filter), progress)
     return open_master(target.folder)
 
 
@@ -116,33 +114,15 @@ def _arrow_field(field: StructField) -> pa.Field:
     return pa.field(field.name, kind, field.nullable)
 
 
-@dataclass(frozen=True)
-class _Build:
-    """One build, seen from the driver."""
-
-    staging: Staging
-    progress: Callable[[Progress], None]
-
-    def run(self, df: DataFrame) -> None:
-        self.progress(Progress("read", 0, None))
-        ordered = _ordered(df, self.staging.target)
-        # Not a method of this object: it would take `progress` to the executors.
-        rows = ordered.mapInArrow(partial(_write, self.staging), from_arrow_schema(_PART)).collect()
-        parts = [_part(row.asDict()) for row in rows]
-        total = sum(part.rows for part in parts)
-        read = total + sum(part.counts.null_keys for part in parts)
-        self.progress(Progress("read", read, read))
-        join_parts(parts, self.staging, self._reporter(total))
-
-    def _reporter(self, total: int) -> Callable[[int], None]:
-        done = 0
-
-        def passed(rows: int) -> None:
-            nonlocal done
-            done += rows
-            self.progress(Progress("write", done, total))
-
-        return passed
+def _run(df: DataFrame, staging: Staging, progress: Callable[[Progress], None]) -> None:
+    progress(Progress("read", 0, None))
+    ordered = _ordered(df, staging.target)
+    rows = ordered.mapInArrow(partial(_write, staging), from_arrow_schema(_PART)).collect()
+    parts = [_part(row.asDict()) for row in rows]
+    total = sum(part.rows for part in parts)
+    read = total + sum(part.counts.null_keys for part in parts)
+    progress(Progress("read", read, read))
+    join_parts(parts, staging, written(progress, total))
 
 
 def _ordered(df: DataFrame, target: Target) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ WORKER = 160 << 20
 """Bytes that a Python worker needs before it holds a row: interpreter, pyarrow, numba, kernels."""
 
 _LEAST_OVERHEAD = 384 << 20
+# local[4], local[*,3] (retries), local-cluster[2,4,1024] (executors, cores, MiB)
+_MASTER = re.compile(r"local(-cluster\[\d+,|\[)\s*(?P<cores>\d+|\*)\s*(,.*)?\]")
 
 
 def context_of(spark: SparkSession) -> SparkContext | None:
@@ -58,16 +61,18 @@ def tasks_at_once(spark: SparkSession) -> int:
     A standalone cluster gives an executor all cores of its worker unless told otherwise; then the
     mean is taken.
     """
-    a_task = int(setting(spark, "spark.task.cpus", "1"))
-    cores = setting(spark, "spark.executor.cores")
-    local_cluster = re.fullmatch(r"local-cluster\[\d+,\s*(\d+),.*", setting(spark, "spark.master"))
-    if local_cluster:
-        cores = local_cluster[1]
-    context = context_of(spark)
-    if not cores or is_local(spark):
-        in_all = context.defaultParallelism if context is not None else 1
-        cores = str(math.ceil(in_all / executors(spark)))
-    return max(1, int(cores) // a_task)
+    return max(1, _cores(spark) // int(setting(spark, "spark.task.cpus", "1")))
+
+
+def _cores(spark: SparkSession) -> int:
+    """Give the cores of an executor."""
+    named = _MASTER.fullmatch(setting(spark, "spark.master", "local"))
+    if named and named["cores"]:
+        return (os.cpu_count() or 1) if named["cores"] == "*" else int(named["cores"])
+    cores, context = setting(spark, "spark.executor.cores"), context_of(spark)
+    if cores or context is None:
+        return int(cores or 1)
+    return math.ceil(context.defaultParallelism / executors(spark))
 
 
 def memory_warning(spark: SparkSession, memory: int, tasks: int) -> str | None:

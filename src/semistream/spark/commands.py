@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from semistream.errors import OptionError
-from semistream.pipeline import generate
+from semistream.pipeline import PipelineError, generate
+from semistream.spark.demo.command import demo
 from semistream.terminal import AsJson, console, errors, messages
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("run")(run)
     app.command("check")(check)
+    app.command("demo")(demo)
     app.add_typer(generate.app, name="generate")
 
 
@@ -48,7 +51,7 @@ def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = Fals
     Every mistake is reported at once, with its line. Columns and types are checked against the
     real schemas of the source and the masters.
     """
-    with messages(), _needed():
+    with messages(), _needed(), _mistakes(as_json):
         from semistream.pipeline.describe import as_dict, as_text
         from semistream.spark import checkpoint
         from semistream.spark.pipeline import prepare
@@ -81,28 +84,20 @@ def run(
     to, also by Ctrl-C or SIGTERM; 1 when it was not started, for its file, schemas or checkpoint
     are wrong; 3 when it failed while it ran.
     """
-    with messages(), _needed():
-        from semistream.spark.pipeline import prepare, start
-        from semistream.spark.running import (
-            Ending,
-            QueryFailedError,
-            follow,
-            last_row,
-            stop_signals,
-        )
+    with messages(), _needed(), _mistakes():
+        from semistream.spark import running
         from semistream.spark.show import Reporter
 
-        pipeline = _read(file)
-        with _session(pipeline, master) as spark:
-            ending = Ending()
-            with stop_signals(ending), Reporter(as_json) as reporter:
-                query = start(prepare(pipeline, spark), spark, once=once)
-                try:
-                    finished = follow(query, reporter.seen, ending, last_row(pipeline, once))
-                except QueryFailedError as error:
-                    errors.print(f"error: {error}", style="red", highlight=False, markup=False)
-                    errors.print("Running it again goes on from the last whole batch.")
-                    raise typer.Exit(FAILED) from None
+        pipeline, ending = _read(file), running.Ending()
+        try:
+            with _session(pipeline, master) as spark, Reporter(as_json) as reporter:
+                finished = running.run(
+                    pipeline, spark, once=once, seen=reporter.seen, ending=ending
+                )
+        except running.QueryFailedError as error:
+            errors.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+            errors.print("Running it again goes on from the last whole batch.")
+            raise typer.Exit(FAILED) from None
         _say_end(pipeline, finished, ending.by, reporter.summary)
 
 
@@ -138,6 +133,22 @@ def _session(pipeline: Pipeline, master: str | None) -> Iterator[SparkSession]:
     finally:
         if before is None:
             spark.stop()
+
+
+@contextmanager
+def _mistakes(as_json: bool = False) -> Iterator[None]:
+    """List the mistakes of a file, one a line as compilers do, or as JSON."""
+    try:
+        yield
+    except PipelineError as error:
+        if as_json:
+            told = [{**asdict(each.mark), "message": each.message} for each in error.problems]
+            typer.echo(json.dumps({"file": error.path, "problems": told}, indent=2))
+        else:
+            errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
+            count = len(error.problems)
+            errors.print(f"{count} mistake{'s' if count > 1 else ''}; nothing was started")
+        raise typer.Exit(1) from None
 
 
 @contextmanager

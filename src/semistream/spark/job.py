@@ -92,7 +92,7 @@ class Job:
     @property
     def shared(self) -> HostShare:
         """How tasks share a host."""
-        return HostShare(default_root(), self.tasks)
+        return HostShare(default_root(self.memory), self.tasks)
 
     def join(self, master: Master) -> Join:
         """Make a task's join."""

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from semistream.enrich import enrich
-from semistream.pipeline.check import Flow, check
+from semistream.errors import SemistreamError
+from semistream.master import Master, open_master
+from semistream.pipeline.check import Flow, Surroundings, check
 from semistream.pipeline.model import NOW
+from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark import checkpoint, jars
+from semistream.spark.cluster import tasks_at_once
+from semistream.spark.job import Copies
+from semistream.spark.localize import local_copy
 from semistream.spark.session import session
 from semistream.spark.sinks import writer
 from semistream.spark.sources import load
+from semistream.spark.types import arrow_schema, transferred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,9 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from semistream.pipeline import Pipeline
+    from semistream.pipeline.sections import Enrichment
 
 __all__ = ["Prepared", "prepare", "session_for", "start"]
 
+_COPIES = 100 << 30
+_ASKED = ("transfer", "partition")
 _CONNECTORS = {"kafka", "delta", "postgresql"}
 
 
@@ -65,38 +74,49 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
         Columns, types or budgets do not go together: every mistake, each with its line.
     """
     stream = load(pipeline, spark)
-    flow = check(pipeline, to_arrow_schema(stream.schema), tasks_of(spark))
+    around = Surroundings(tasks_at_once(spark), _opened, transferred)
+    flow = check(pipeline, arrow_schema(stream.schema), around)
     return Prepared(pipeline, flow, _chosen(_enriched(stream, pipeline), flow))
 
 
-def tasks_of(spark: SparkSession) -> int:
-    """Give how many tasks share an executor's memory."""
-    conf = spark.sparkContext.getConf()
-    if str(spark.sparkContext.master).partition("[")[0] == "local":
-        return int(spark.sparkContext.defaultParallelism)
-    cores = int(conf.get("spark.executor.cores", "1") or 1)
-    return max(1, cores // int(conf.get("spark.task.cpus", "1") or 1))
+def _opened(step: Enrichment) -> Master:
+    path = step.master
+    if step.localize is not False:
+        limit = _COPIES if step.localize is True else step.localize
+        path = local_copy(path, Copies(None, limit))
+    return open_master(path, read=step.read)
 
 
 def _enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
-    for step in pipeline.enrich:
-        stream = enrich(
-            stream,
-            step.master,
-            on=step.on if isinstance(step.on, dict) else list(step.on),
-            how=step.how,
-            memory=step.memory,
-            algorithm=step.algorithm,
-            select=None if step.select is None else list(step.select),
-            prefix=step.prefix,
-            partition=step.partition,
-            transfer=step.transfer,
-            localize=step.localize,
-            read=step.read,
-            name=step.name,
-            **step.options,
-        )
+    for i, step in enumerate(pipeline.enrich):
+        try:
+            stream = _enrich(stream, step)
+        except SemistreamError as error:
+            named = (name for name in _ASKED if f"{name}=" in str(error))
+            where = ".".join([f"enrich[{i}]", *named])
+            problem = Problem(pipeline.mark(where), f"{where}: {error}")
+            raise PipelineError(str(pipeline.path), [problem]) from error
     return stream
+
+
+def _enrich(stream: DataFrame, step: Enrichment) -> DataFrame:
+    options: dict[str, Any] = dict(step.options)
+    return enrich(
+        stream,
+        step.master,
+        on=step.on if isinstance(step.on, dict) else list(step.on),
+        how=step.how,
+        memory=step.memory,
+        algorithm=step.algorithm,
+        select=None if step.select is None else list(step.select),
+        prefix=step.prefix,
+        partition=step.partition,
+        transfer=step.transfer,
+        localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
+        read=step.read,
+        name=step.name,
+        **options,
+    )
 
 
 def _chosen(frame: DataFrame, flow: Flow) -> DataFrame:

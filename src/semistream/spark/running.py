@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import signal
 import threading
 from contextlib import contextmanager
@@ -14,18 +14,21 @@ from pyspark.errors import PySparkException
 from semistream.errors import SemistreamError
 from semistream.pipeline.ends import GeneratorSource
 from semistream.pipeline.model import NOW
+from semistream.spark.pipeline import prepare, start
+from semistream.spark.progress import POLL_SECONDS, Metrics, Reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from semistream.pipeline import Pipeline
 
-__all__ = ["Ending", "QueryFailedError", "follow", "last_row", "stop_signals"]
+__all__ = ["Ending", "QueryFailedError", "follow", "last_row", "run", "stop_signals"]
 
-_POLL_SECONDS = 0.3
+_HINTS = {"MALFORMED_RECORD": " The source can leave such records out: malformed: drop."}
 
 
 class QueryFailedError(SemistreamError, RuntimeError):
@@ -74,11 +77,57 @@ def last_row(pipeline: Pipeline, once: bool) -> int | None:
     return source.rows or 1
 
 
+def run(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    *,
+    once: bool = False,
+    seen: Callable[[dict[str, Any]], None] = lambda _: None,
+    ending: Ending | None = None,
+) -> bool:
+    """Run a pipeline to its end, or until SIGINT or SIGTERM; it goes on where it stopped.
+
+    Parameters
+    ----------
+    pipeline
+        What to run, from `read_pipeline`.
+    spark
+        The session, from `session_for` or your own.
+    once
+        Process what is there, then end.
+    seen
+        Takes a report of each batch: batch, rows, seconds, and what each enrichment did.
+    ending
+        Ends the run from another thread, when it is asked.
+
+    Returns
+    -------
+    bool
+        True if it came to its end, False if it was asked to end.
+
+    Raises
+    ------
+    PipelineError, CheckpointError
+        It can't start.
+    QueryFailedError
+        It failed while it ran.
+    """
+    ending = ending or Ending()
+    with stop_signals(ending):
+        ready, metrics = prepare(pipeline, spark), Metrics(spark, len(pipeline.enrich))
+        try:
+            query = start(ready, spark, once=once)
+        except PySparkException as error:
+            raise QueryFailedError(_cause(error)) from error
+        return follow(query, seen, ending, last_row(pipeline, once), metrics)
+
+
 def follow(
     query: StreamingQuery,
     seen: Callable[[dict[str, Any]], None],
     ending: Ending,
     last_row: int | None = None,
+    metrics: Metrics | None = None,
 ) -> bool:
     """Wait for a query's end; call ``seen`` with a report of each batch.
 
@@ -92,22 +141,24 @@ def follow(
         Ends the query when it is asked.
     last_row
         End when the generator has come to this row.
+    metrics
+        What enrichments report, if it was asked for before the query started.
 
     Returns
     -------
     bool
         True if the query came to its end, False if it was asked to end.
     """
-    reports = _Reports(seen)
+    reports = Reports(query, seen, metrics)
     try:
         while query.isActive and not ending.asked.is_set():
-            query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type] # part of a second is fine
-            reports.of(query)
+            query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type] # part of a second is fine
+            reports.look()
             if last_row is not None and reports.row >= last_row:
                 query.stop()
         if query.isActive:
             query.stop()
-        reports.of(query)
+        reports.finish()
     except PySparkException as error:
         # Workers take the signal of a terminal too: a batch may fail before it is stopped.
         if not ending.asked.is_set():
@@ -116,46 +167,11 @@ def follow(
 
 
 def _cause(error: PySparkException) -> str:
-    """Give the lines of an error that say something: the last error of Python's, or the first."""
+    """Give the line of an error that says what happened: Python's last one, or Spark's first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if "semistream.errors." in line or "Error: " in line]
-    return (ours or lines or [repr(error)])[-1 if ours else 0]
-
-
-class _Reports:
-    """Turns Spark's progress into reports, each batch once."""
-
-    def __init__(self, seen: Callable[[dict[str, Any]], None]) -> None:
-        self._seen = seen
-        self._last = -1
-        self.row = 0
-
-    def of(self, query: StreamingQuery) -> None:
-        for progress in query.recentProgress:
-            told = json.loads(progress.json)
-            if told["batchId"] > self._last and "addBatch" in told["durationMs"]:
-                self._last = told["batchId"]
-                self.row = max(self.row, _row(told))
-                self._seen(_report(told))
-
-
-def _row(told: dict[str, Any]) -> int:
-    end = told["sources"][0].get("endOffset")
-    return int(end["row"]) if isinstance(end, dict) and "row" in end else 0
-
-
-def _report(told: dict[str, Any]) -> dict[str, Any]:
-    seconds = told["durationMs"].get("triggerExecution", 0) / 1000
-    observed = told.get("observedMetrics") or {}
-    return {
-        "batch": told["batchId"],
-        "time": told["timestamp"],
-        "rows": told["numInputRows"],
-        "seconds": seconds,
-        "rows_per_second": round(told["numInputRows"] / seconds, 1) if seconds else None,
-        "enrich": {
-            name.removeprefix("semistream").strip(" .:_-") or name: metrics
-            for name, metrics in observed.items()
-            if name.startswith("semistream")
-        },
-    }
+    ours = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)]
+    if ours:
+        return ours[-1]
+    first = (lines or [repr(error)])[0].rpartition("terminated with exception: ")[2]
+    hint = next((hint for word, hint in _HINTS.items() if word in first), "")
+    return first.partition(" SQLSTATE:")[0] + hint

@@ -6,25 +6,28 @@ import logging
 import os
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from semistream.spark.java import prepare_java
+from semistream.spark.maven import JarsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 __all__ = ["session"]
 
 log = logging.getLogger(__name__)
 
+QUIET = Path(__file__).with_name("log4j2.properties")
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOCAL = re.compile(r"local|spark://(127\.|localhost)")
 DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
@@ -59,6 +62,8 @@ def session(
     ------
     JavaNotFoundError
         There is no Java 17 or 21, and none was brought by set-up.
+    JarsError
+        Spark was to download jars, and could not.
 
     Examples
     --------
@@ -73,13 +78,35 @@ def session(
     if _is_remote(master):
         return _connect(master, wanted)
     _prepare(master)
-    builder = SparkSession.builder.appName(app).config(map={**DEFAULTS, **wanted})
-    return (builder.master(master) if master else builder).getOrCreate()
+    builder = SparkSession.builder.appName(app).config(map={**DEFAULTS, **_quiet(wanted)})
+    return _started(builder.master(master) if master else builder, wanted)
+
+
+def _started(builder: SparkSession.Builder, config: Mapping[str, str]) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        packages = config.get("spark.jars.packages")
+        if packages is None or error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise JarsError(
+            f"Spark did not start; it was to download {packages}, and says above what it missed."
+            " Fetch the jars beforehand: semistream jars fetch, then the connectors' names."
+        ) from error
 
 
 def _with_jars(config: dict[str, str], jars: Sequence[str | Path]) -> dict[str, str]:
     paths = [*filter(None, [config.get("spark.jars")]), *map(str, jars)]
     return {**config, "spark.jars": ",".join(paths)} if paths else config
+
+
+def _quiet(config: dict[str, str]) -> dict[str, str]:
+    """Log errors only, from the JVM's first line, unless someone has chosen how Spark logs."""
+    options = config.get(JAVA_OPTIONS, "")
+    if "SPARK_CONF_DIR" in os.environ or "spark.log.level" in config or "log4j" in options:
+        return config
+    ours = f"-Dlog4j2.configurationFile={QUIET.as_uri()}"
+    return {**config, JAVA_OPTIONS: f"{options} {ours}".strip()}
 
 
 def _default_master(environment: Mapping[str, str]) -> str | None:

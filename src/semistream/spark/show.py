@@ -24,25 +24,24 @@ def line_of(report: dict[str, Any]) -> str:
     Examples
     --------
     >>> line_of({"batch": 3, "rows": 1000, "seconds": 0.5, "rows_per_second": 2000.0, "enrich": {
-    ...     "products": {"rows_in": 1000, "absent": 50, "cache_hits": 800}}})
-    'batch 3: 1,000 rows in 0.5 s, 2,000 rows/s | products: 5.0 % absent, hit rate 80.0 %'
+    ...     "products": {"rows": 1000, "matched": 950, "absent": 50, "hit_rate": 0.8}}})
+    'batch 3: 1,000 rows in 0.5 s, 2,000/s | products: 950 matched, 50 absent, 80.0 % from memory'
     """
-    rate = f", {report['rows_per_second']:,.0f} rows/s" if report["rows_per_second"] else ""
+    rate = f", {report['rows_per_second']:,.0f}/s" if report["rows_per_second"] else ""
     parts = [f"batch {report['batch']}: {report['rows']:,} rows in {report['seconds']:.1f} s{rate}"]
     steps = (f"{name}: {_metrics(each)}" for name, each in report["enrich"].items())
     return " | ".join([*parts, *steps])
 
 
-def _metrics(metrics: dict[str, Any]) -> str:
-    rows = metrics.get("rows_in") or 0
-    shares = {"matched": "{} matched", "absent": "{} absent", "cache_hits": "hit rate {}"}
-    shown = [
-        text.format(f"{100 * metrics[name] / rows:.1f} %")
-        for name, text in shares.items()
-        if rows and metrics.get(name) is not None
-    ]
-    memory = metrics.get("memory")
-    return ", ".join([*shown, *([format_bytes(memory)] if memory else [])]) or f"{rows:,} rows"
+def _metrics(told: dict[str, Any]) -> str:
+    """Write what an enrichment did; Spark alone observes less than workers report."""
+    shown = [f"{told[name]:,} {name}" for name in ("matched", "absent", "rows_out") if name in told]
+    if "hit_rate" in told:
+        shown.append(f"{told['hit_rate']:.1%} from memory".replace("%", " %"))
+    if "memory" in told:
+        held, budget = sum(told["memory"].values()), told["budget"]
+        shown.append(f"a task held {format_bytes(held)} of {format_bytes(budget)}")
+    return ", ".join(shown)
 
 
 class Reporter:

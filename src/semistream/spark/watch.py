@@ -71,6 +71,11 @@ class BatchMetrics:
         """The share of rows that were answered from memory, without reading for them."""
         return sum(self.counters[name] for name in _HITS) / max(1, self.rows)
 
+    def held(self, tasks: int) -> int:
+        """Give the most bytes that so many tasks, and what they share, can have held."""
+        shared = sum(size for name, size in self.memory.items() if name.startswith("host "))
+        return shared + tasks * (sum(self.memory.values()) - shared)
+
     def __str__(self) -> str:
         c, rate = self.counters, self.rows / max(self.seconds, 1e-9)
         return (

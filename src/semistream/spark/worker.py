@@ -6,14 +6,14 @@ and a worker that rests holds nothing but open files. What is warm lives on the 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-from semistream.errors import MasterError
+from semistream.errors import MasterError, SchemaError
 from semistream.master import open_master
 from semistream.master.format import MANIFEST
 from semistream.plan import MemoryUse
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_keys", "join_rows", "opened"]
 
+_REMEMBERED: set[tuple[str, str, str]] = set()
 _OPENED: dict[tuple[str, str], tuple[tuple[int, int], Master]] = {}
 
 
@@ -91,7 +92,9 @@ def answer_keys(
 @contextmanager
 def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], None]]]:
     """Give a task's join, and a way to note what it holds; report when it ends."""
-    join, most = job.join(opened(job)), MemoryUse()
+    master = opened(job)
+    _remember(job, master)
+    join, most = job.join(master), MemoryUse()
 
     def note() -> None:
         for name, size in join.memory_used.items():
@@ -106,13 +109,38 @@ def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], No
         join.close()
 
 
+def _remember(job: Job, master: Master) -> None:
+    """Note beside the master which shape a query began with; another one later is an error.
+
+    A query is the same as long as its checkpoint is. A folder that may not be written, or a copy
+    of the master on this host, has no such note.
+    """
+    query = _property("sql.streaming.queryId")
+    if not query or job.copies or (query, job.path, job.shape) in _REMEMBERED:
+        return
+    note = master.path / f".query-{query}"
+    with suppress(OSError):
+        if not note.exists():
+            note.write_text(job.shape)
+        if note.read_text() != job.shape:
+            msg = (
+                f"{job.path}: this master was rebuilt with other columns or another key since the "
+                "query's checkpoint was begun; start with a new checkpoint, or rebuild the master "
+                "as it was"
+            )
+            raise SchemaError(msg)
+    _REMEMBERED.add((query, job.path, job.shape))
+
+
+def _property(name: str) -> str:
+    """Give what Spark tells a task of the query that it belongs to."""
+    context = TaskContext.get()
+    return (context.getLocalProperty(name) if context else None) or ""
+
+
 def _key(job: Job) -> Key:
     """Name what a report is about: the query and the micro-batch, where there are such."""
-    context = TaskContext.get()
-    if context is None:
-        return "", "", job.name
-    query = context.getLocalProperty("sql.streaming.queryId")
-    return query or "", context.getLocalProperty("streaming.sql.batchId") or "", job.name
+    return _property("sql.streaming.queryId"), _property("streaming.sql.batchId"), job.name
 
 
 def _for_spark(schema: pa.Schema, kept: int) -> Callable[[pa.RecordBatch], pa.RecordBatch]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
+import signal
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from pyspark.sql import SparkSession
 
 from semistream.errors import SemistreamError
 from semistream.spark.session import session
@@ -16,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Caller", "EngineError", "Engines"]
 
-_LONGEST = 600.0  # seconds without an answer
+_LONGEST = 240.0  # seconds without an answer
+_ENDING = 10.0  # seconds in which a process, and then its JVM, may end by itself
 
 
 class EngineError(SemistreamError):
@@ -86,24 +92,46 @@ class _Engine:
         return answer
 
     def close(self) -> None:
-        """End the process; its JVM ends when it is gone."""
+        """End the process and its JVM, in their own way if they do so soon."""
         self._connection.close()
-        self._process.join(10)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self._process.join(_ENDING)
+        end = time.monotonic() + _ENDING
+        with suppress(ProcessLookupError):
+            while time.monotonic() < end:
+                os.killpg(self._group, 0)
+                time.sleep(0.1)
+            os.killpg(self._group, signal.SIGKILL)
+        self._process.join()
+
+    @property
+    def _group(self) -> int:
+        """The process group, which the process is the first of."""
+        pid = self._process.pid
+        assert pid is not None  # noqa: S101 - it was started
+        return pid
 
 
 def _serve(connection: Connection, master: str, config: dict[str, str]) -> None:
     """Answer calls until the other side is gone."""
-    session("semistream-bench", master=master, config=config)
-    with suppress(EOFError, KeyboardInterrupt):
+    os.setpgid(0, 0)
+    with suppress(EOFError, OSError):
         while True:
             function, args = connection.recv()
-            try:
-                connection.send((function(*args), ""))
-            except Exception as error:
-                connection.send((None, _brief(error)))
+            connection.send(_answer(function, args, master, config))
+    spark = SparkSession.getActiveSession()
+    if spark is not None:
+        spark.stop()
+
+
+def _answer(
+    function: Callable[..., Any], args: tuple[object, ...], master: str, config: dict[str, str]
+) -> tuple[Any, str]:
+    """Give what a function returns, or what went wrong, be it that Spark does not start."""
+    try:
+        session("semistream-bench", master=master, config=config)
+        return function(*args), ""
+    except Exception as error:
+        return None, _brief(error)
 
 
 def _brief(error: Exception) -> str:
@@ -114,6 +142,7 @@ def _brief(error: Exception) -> str:
     >>> _brief(ValueError("no\n  at java.lang"))
     'ValueError: no'
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    first = re.sub(r"^\[STREAM_FAILED\].*?exception: ", "", lines[0] if lines else "")
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    first = re.sub(r"^\[STREAM_FAILED\].*?exception: ", "", told[0] if told else "")
     return f"{type(error).__name__}: {first}"[:300]

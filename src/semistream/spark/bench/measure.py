@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.machine import describe
-from semistream.spark.bench.engine import Engines
+from semistream.spark.bench.engine import EngineError, Engines
 from semistream.spark.bench.grid import DROPPED
 from semistream.spark.bench.queries import versions
 from semistream.spark.bench.rates import measure_rates
@@ -36,6 +36,7 @@ def engines_for(grid: SparkGrid) -> Engines:
     config = {
         "spark.driver.memory": grid.driver_memory,
         "spark.sql.shuffle.partitions": "2",
+        "spark.driver.maxResultSize": "0",  # else a broadcast fails by a limit, not for memory
         "spark.log.level": "OFF",  # a join that runs out of memory says so in the record
     }
     return Engines(masters, config)
@@ -52,15 +53,21 @@ def measure_spark(
         "machine": describe() | engines.call("main", versions),
         "grid": asdict(grid),
         "dropped": DROPPED,
+        "failed": {},
         "cells": [],
     }
     for cell in measure_rates(grid, folder, engines, say):
         record["cells"].append(cell)
         yield record
     say("batches of a single row")
-    record["single"] = measure_single(grid, folder, engines)
-    yield record
-    record["routing"] = list(measure_routing(grid, folder, engines, say))
-    yield record
-    record["warmth"] = measure_warmth(grid, folder, engines, say)
-    yield record
+    parts: dict[str, Callable[[], Any]] = {
+        "single": lambda: measure_single(grid, folder, engines),
+        "routing": lambda: list(measure_routing(grid, folder, engines, say)),
+        "warmth": lambda: measure_warmth(grid, folder, engines, say),
+    }
+    for name, measure in parts.items():
+        try:
+            record[name] = measure()
+        except EngineError as error:
+            record["failed"][name] = str(error)
+        yield record

@@ -1,0 +1,1 @@
+"""The demonstration: a star schema is filled from a stream of sales."""

@@ -1,0 +1,119 @@
+"""What a running pipeline reports, a batch at a time."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from semistream.enrich import watch
+from semistream.spark.cluster import context_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from semistream.spark.watch import BatchMetrics
+
+__all__ = ["POLL_SECONDS", "Metrics", "Reports"]
+
+POLL_SECONDS = 0.2
+_PATIENCE_SECONDS = 5.0
+
+
+class Metrics:
+    """Takes what the enrichments of a session report, batch by batch."""
+
+    def __init__(self, spark: SparkSession, steps: int) -> None:
+        self._taken: list[BatchMetrics] = []
+        # Over Spark Connect workers have no way to report; what Spark observes must do.
+        self.steps = steps if context_of(spark) is not None else 0
+        if self.steps:
+            watch(spark, self._taken.append)
+
+    def of(self, query: str, batch: int) -> dict[str, dict[str, Any]]:
+        """Give what the enrichments of a query did in a batch, by their names."""
+        mine = [m for m in self._taken if (m.query, m.batch) == (query, batch)]
+        return {m.name: _told(m) for m in mine}
+
+
+def _told(metrics: BatchMetrics) -> dict[str, Any]:
+    return {
+        "rows": metrics.rows,
+        "matched": metrics.rows - metrics.absent,
+        "absent": metrics.absent,
+        "hit_rate": round(metrics.hit_rate, 4),
+        "pages_read": metrics.counters["pages_read"],
+        "bytes_read": metrics.counters["bytes_read"],
+        "memory": metrics.memory,
+        "budget": metrics.budget,
+    }
+
+
+class Reports:
+    """Turns Spark's progress into reports, each batch once."""
+
+    def __init__(
+        self,
+        query: StreamingQuery,
+        seen: Callable[[dict[str, Any]], None],
+        metrics: Metrics | None,
+    ) -> None:
+        self._query, self._seen, self._metrics = query, seen, metrics
+        self._last = -1
+        self._waiting: list[tuple[float, dict[str, Any]]] = []
+        self.row = 0
+
+    def look(self) -> None:
+        """Report the batches that have ended."""
+        for progress in self._query.recentProgress:
+            told = json.loads(progress.json)
+            if told["batchId"] > self._last and "addBatch" in told["durationMs"]:
+                self._last = told["batchId"]
+                self.row = max(self.row, _row(told))
+                self._waiting.append((time.monotonic() + _PATIENCE_SECONDS, told))
+        self._report()
+
+    def finish(self) -> None:
+        """Report what is left."""
+        self.look()
+        while self._waiting:
+            time.sleep(POLL_SECONDS)
+            self._report()
+
+    def _report(self) -> None:
+        """Give the reports that are complete, or have waited enough: enrichments tell later."""
+        while self._waiting:
+            until, told = self._waiting[0]
+            ours = self._metrics.of(told["id"], told["batchId"]) if self._metrics else {}
+            complete = not self._metrics or len(ours) >= self._metrics.steps
+            if not complete and told["numInputRows"] and time.monotonic() < until:
+                return
+            self._seen(_report(told, ours or _observed(told)))
+            del self._waiting[0]
+
+
+def _row(told: dict[str, Any]) -> int:
+    end = told["sources"][0].get("endOffset")
+    return int(end["row"]) if isinstance(end, dict) and "row" in end else 0
+
+
+def _report(told: dict[str, Any], steps: dict[str, Any]) -> dict[str, Any]:
+    seconds = told["durationMs"].get("triggerExecution", 0) / 1000
+    return {
+        "batch": told["batchId"],
+        "time": told["timestamp"],
+        "rows": told["numInputRows"],
+        "seconds": seconds,
+        "rows_per_second": round(told["numInputRows"] / seconds, 1) if seconds else None,
+        "enrich": steps,
+    }
+
+
+def _observed(told: dict[str, Any]) -> dict[str, Any]:
+    """Give what Spark itself observed of the enrichments."""
+    found = told.get("observedMetrics") or {}
+    ours = {name: value for name, value in found.items() if name.startswith("semistream.")}
+    return {name.removeprefix("semistream."): value for name, value in ours.items()}
