@@ -39,7 +39,7 @@ def measure_routing(
         sales = Sales(rows, exponent, batch_rows, grid.routed_batches)
         batches = Batches(sales.prepare(folder), sales.files, sales.batches)
         for read in grid.reads:
-            options = {"partition": "key", "tasks": grid.partitions, "read": read}
+            options = {"partition": "key", "tasks": grid.partitions, "read": read, "check": False}
             at = replace(plain, options=options)
             for router, system in _ROUTERS.items():
                 say(f"routing {router}, Zipf {exponent:g}, {read}")

@@ -101,7 +101,7 @@ class _Crew:
     def go(self, count: int) -> None:
         """Run the next batches."""
         part = replace(self.batches, start=len(self.found), count=count)
-        at = replace(self.at, options={"read": "direct"})
+        at = replace(self.at, options={"read": "direct", "check": False})
         self.found += self.engines.call(self.where, metrics_of_batches, at, part, self.limit)
         self.running = set(self.engines.call(self.where, python_workers))
 
