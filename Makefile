@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json
+RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test kills soak bench bench-peers bench-confined bench-growth bench-drift bench-docs bench-build clean
+.PHONY: help setup demo lock check test kills soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ bench-growth: $(STAMP) ## masters of 2M to 20M rows, at 5 % of R and at 32 MB; a
 
 bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a figure
 	$(BIN)/semistream bench-drift --output results/drift.json --figure docs/drift.svg
+
+bench-spark: $(STAMP) ## enrich on Spark beside Spark's own joins and beside what Python costs anyway
+	$(BIN)/semistream bench-spark --output results/spark.json
 
 bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
 	$(BIN)/semistream bench-show $(wildcard $(RECORDS)) --markdown docs/benchmarks.md

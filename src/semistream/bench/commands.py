@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,8 +26,12 @@ from semistream.bench.summary import candidate
 from semistream.bench.tables import sheets
 from semistream.bench.workload import WORKLOADS
 from semistream.errors import OptionError
+from semistream.spark.bench.grid import SparkGrid
 from semistream.terminal import AsJson, build_bar, console, errors, messages, progress_bar
 from semistream.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["add_to"]
 
@@ -47,6 +52,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("bench-confined")(bench_confined)
     app.command("bench-growth")(bench_growth)
     app.command("bench-drift")(bench_drift)
+    app.command("bench-spark")(bench_spark)
     app.command("bench-show")(bench_show)
 
 
@@ -333,6 +339,68 @@ def bench_drift(  # noqa: PLR0913, PLR0917 - one argument an option
         if figure is not None:
             draw(record, figure)
         _show(record, as_json)
+
+
+def bench_spark(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Output = None,
+    rows: Annotated[
+        list[int] | None, typer.Option(help="Rows of a master; repeat it for several.")
+    ] = None,
+    batch_rows: Annotated[
+        list[int] | None, typer.Option(help="Rows of a micro-batch; repeat it for several.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = SparkGrid.rounds,
+    seconds: Annotated[
+        float, typer.Option(help="What the counted batches of a sample take, about.")
+    ] = SparkGrid.seconds,
+    pause: Annotated[
+        float, typer.Option(help="Seconds in which Python workers rest; a minute ends them.")
+    ] = SparkGrid.pause,
+    quick: Annotated[bool, typer.Option(help="The least R and few batches.")] = False,
+    data: Data = Path(".bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure enrichment on Spark beside Spark's own joins, and beside what Python costs anyway.
+
+    In micro-batches of files, into no sink, on local[2] with 4 GB for the driver. Every system's
+    rows are compared with ours before it is timed. Then what a join adds to a batch of one row, how
+    evenly routing loads the tasks, and how warm workers are, also after a pause and a killed one.
+    """
+    with messages(), _spark_needed():
+        from semistream.spark.bench.measure import engines_for, measure_spark, steps  # noqa: PLC0415
+
+        plain = SparkGrid(
+            rows=tuple(rows or SparkGrid.rows),
+            batch_rows=tuple(batch_rows or SparkGrid.batch_rows),
+            rounds=rounds,
+            seconds=seconds,
+            pause=pause,
+        )
+        grid, record = plain.quick() if quick else plain, {}
+        with engines_for(grid) as engines, progress_bar() as bar:
+            task = bar.add_task("", total=steps(grid))
+
+            def say(what: str) -> None:
+                bar.update(task, description=what)
+                if not errors.is_terminal:  # where a bar is not drawn
+                    errors.print(what, highlight=False)
+
+            for record in measure_spark(grid, data.absolute(), engines, say):
+                bar.advance(task)
+                _store(record, output)
+        _show(record, as_json)
+
+
+@contextmanager
+def _spark_needed() -> Iterator[None]:
+    """Say which extra brings a package that is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in {"pyspark", "pandas"}:
+            raise
+        msg = f"this benchmark needs {error.name}: pip install 'semistream[spark]'"
+        raise OptionError(msg) from None
 
 
 def bench_show(

@@ -12,7 +12,7 @@ from semistream.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from semistream.bench.tables import Sheet
+    from semistream.bench.sheet import Sheet
 
 __all__ = ["between_marks", "markdown", "terminal_table"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.matrix import Cell, cell_of
+from semistream.bench.sheet import Sheet, thousands
+from semistream.bench.spark_tables import spark_sheets
 from semistream.bench.summary import LOST, Versus, candidate, ratio, spread, versus
 from semistream.units import format_bytes
 
@@ -14,29 +15,7 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-__all__ = ["Sheet", "sheets", "thousands"]
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table: its title, heads and rows of text, and a note below it."""
-
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-
-def thousands(samples: Sequence[float]) -> str:
-    """Give the middle sample and the range of all, in thousands.
-
-    Examples
-    --------
-    >>> thousands([1_200_000, 1_000_000, 1_300_000])
-    '1,200 (1,000–1,300)'
-    """
-    middle, least, most = (f"{value / 1e3:,.0f}" for value in spread(samples))
-    return f"{middle} ({least}–{most})"
+__all__ = ["sheets"]
 
 
 def sheets(record: Record) -> Iterator[Sheet]:
@@ -47,6 +26,7 @@ def sheets(record: Record) -> Iterator[Sheet]:
         "confined": _confined,
         "growth": _growth,
         "drift": _drift,
+        "spark": spark_sheets,
     }
     yield from kinds[record["kind"]](record)
 

@@ -1,0 +1,182 @@
+"""Tables of what was measured on Spark."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.sheet import Sheet, thousands
+from semistream.bench.summary import Spread, ratio, spread
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Record = dict[str, Any]
+
+__all__ = ["best_of_spark", "round_rates", "spark_sheets"]
+
+_OURS, _BOUND = "enrich", "bound"
+_NAMES = {
+    _BOUND: "mapInArrow, constant columns (bound)",
+    "default": "Spark's join",
+    "shuffle-hash": "Spark's join, shuffle-hash",
+    "broadcast": "Spark's join, broadcast",
+}
+
+
+def spark_sheets(record: Record) -> Iterator[Sheet]:
+    """Give the tables of a record; one that is not complete has some of them."""
+    for rows in dict.fromkeys(cell["rows"] for cell in record["cells"]):
+        yield _rates(record, [cell for cell in record["cells"] if cell["rows"] == rows])
+    if "single" in record:
+        yield _single(record)
+    if "routing" in record:
+        yield _routing(record)
+    if "warmth" in record:
+        yield _warmth(record)
+    if record["failed"]:
+        yield Sheet("Failed", ("part", "why"), tuple(record["failed"].items()))
+
+
+def round_rates(cell: Record, system: str, dropped: int) -> list[float]:
+    """Give the rows a second of each round, by the median of its batches.
+
+    Examples
+    --------
+    >>> round_rates({"batch_rows": 100, "milliseconds": {"x": [[9, 9, 50, 40, 60]]}}, "x", 2)
+    [2000.0]
+    """
+    rounds = cell["milliseconds"][system]
+    return [1000 * cell["batch_rows"] / statistics.median(_warm(took, dropped)) for took in rounds]
+
+
+def _warm(milliseconds: Sequence[int], dropped: int) -> Sequence[int]:
+    """Leave out the first batches; of a query that was ended early the last one counts."""
+    return milliseconds[dropped:] or milliseconds[-1:]
+
+
+def best_of_spark(cell: Record, dropped: int) -> str | None:
+    """Give the one of Spark's joins with the best median, if one has not failed."""
+    known = [name for name in cell["milliseconds"] if name not in {_OURS, _BOUND}]
+    rates = {name: spread(round_rates(cell, name, dropped)).middle for name in known}
+    return max(rates, key=lambda name: rates[name], default=None)
+
+
+def _rates(record: Record, cells: list[Record]) -> Sheet:
+    dropped, first = record["dropped"], cells[0]
+    names = [_OURS, _BOUND, *(name for name in _NAMES if name != _BOUND)]
+    rows = [
+        (_NAMES.get(name, name), *(_rate(cell, name, dropped) for cell in cells)) for name in names
+    ]
+    rows.append(("enrich to the bound", *(_to(cell, _BOUND, dropped) for cell in cells)))
+    best = [best_of_spark(cell, dropped) for cell in cells]
+    against = (_to(cell, name, dropped) for cell, name in zip(cells, best, strict=True))
+    rows.append(("enrich to Spark's best", *against))
+    heads = ("", *(f"{cell['how']}, {cell['batch_rows']:,}" for cell in cells))
+    failed = {f"{name}: {why}" for cell in cells for name, why in cell["failed"].items()}
+    note = "thousand stream rows/s: median of rounds (range); how, and rows of a micro-batch"
+    return Sheet(
+        f"R = {first['rows']:,} × 120 B, {format_bytes(first['memory'])}, Zipf "
+        f"{record['grid']['exponent']:g}, {record['machine']['master']}",
+        heads,
+        tuple(rows),
+        "; ".join([note, *sorted(failed)]),
+    )
+
+
+def _rate(cell: Record, name: str, dropped: int) -> str:
+    if name not in cell["milliseconds"]:
+        return "failed" if name in cell["failed"] else "–"
+    return thousands(round_rates(cell, name, dropped))
+
+
+def _to(cell: Record, other: str | None, dropped: int) -> str:
+    """Give the ratio of ours to another, round by round."""
+    if other is None or not {_OURS, other} <= set(cell["milliseconds"]):
+        return "–"
+    mine, theirs = (round_rates(cell, name, dropped) for name in (_OURS, other))
+    return _times(ratio(mine, theirs))
+
+
+def _times(found: Spread) -> str:
+    return f"{found.middle:.2f}× ({found.least:.2f}–{found.most:.2f})"
+
+
+def _single(record: Record) -> Sheet:
+    single, dropped = record["single"], record["dropped"]
+    samples = {
+        name: [took for each in rounds for took in _warm(each, dropped)]
+        for name, rounds in single["milliseconds"].items()
+    }
+    middle = {name: statistics.median(took) for name, took in samples.items()}
+    rows = [
+        (label, _milliseconds(samples[name]), str(len(samples[name])))
+        for label, name in (("with the join", _OURS), ("without", "none"))
+    ]
+    rows.append(("what the join costs", f"{middle[_OURS] - middle['none']:.0f} ms", ""))
+    title = f"A micro-batch of a single row, R = {single['rows']:,}"
+    return Sheet(title, ("", "median (range)", "batches"), tuple(rows))
+
+
+def _milliseconds(samples: Sequence[int]) -> str:
+    middle, least, most = spread(samples)
+    return f"{middle:.0f} ms ({least:.0f}–{most:.0f})"
+
+
+def _routing(record: Record) -> Sheet:
+    """Give how much the most loaded task has to do: router, skew and read down."""
+    rows = []
+    for entry in record["routing"]:
+        time, count = (
+            spread(_most_to_median([task[which] for task in tasks]) for tasks in entry["batches"])
+            for which in (0, 1)
+        )
+        about = (entry["router"], f"{entry['exponent']:g}", entry["read"])
+        middle = statistics.median(task[0] for tasks in entry["batches"] for task in tasks)
+        rows.append((*about, f"{middle:.0f} ms", _times(time), _times(count)))
+    entry = record["routing"][0]
+    title = (
+        f"Routing into {record['grid']['partitions']} partitions, batches of "
+        f"{entry['batch_rows']:,} rows, R = {entry['rows']:,}"
+    )
+    heads = ("rows are routed", "Zipf", "read", "median task", "slowest to median")
+    note = "by page is ours, by hash is Spark's of the key; median of batches (range)"
+    return Sheet(title, (*heads, "most rows to median"), tuple(rows), note)
+
+
+def _most_to_median(values: Sequence[int]) -> float:
+    return max(values) / max(1.0, statistics.median(values))
+
+
+def _warmth(record: Record) -> Sheet:
+    """Give hit rates: workers down, batches across."""
+    warmth, grid = record["warmth"], record["grid"]
+    after, killed = grid["warm_batches"], grid["warm_batches"] + grid["later_batches"]
+    shown = {
+        "batch 1": 0,
+        "2": 1,
+        str(after // 2): after // 2 - 1,
+        str(after): after - 1,
+        f"after {warmth['pause']:g} s": after,
+        "a worker killed": killed,
+        "last": -1,
+    }
+    one = warmth["one_join"]
+    rows = [("one join", *(f"{one[i]:.1%}" for i in shown.values()), "", "")]
+    for crew in warmth["crews"]:
+        rates = crew["hit_rates"]
+        behind = max(100 * (one[i] - rate) for i, rate in enumerate(rates[after - 1 :], after - 1))
+        about = f"local[{crew['workers']}]"
+        ends = (f"{behind:.1f} points", format_bytes(crew["held"]))
+        rows.append((about, *(f"{rates[i]:.1%}" for i in shown.values()), *ends))
+    survived = ", ".join(
+        f"{crew['survived_pause']} of local[{crew['workers']}]" for crew in warmth["crews"]
+    )
+    title = (
+        f"Rows answered from memory, direct reads, R = {warmth['rows']:,}, "
+        f"{format_bytes(warmth['memory'])} in all, batches of {warmth['batch_rows']:,} rows"
+    )
+    note = f"most behind: from batch {after} on; workers that were still there after the pause: "
+    heads = ("", *shown, "most behind one join", "all held at most")
+    return Sheet(title, heads, tuple(rows), note + survived)

@@ -1,0 +1,1 @@
+"""Benchmarks on Spark: enrichment beside Spark's own joins, and what Python costs."""

@@ -1,0 +1,153 @@
+"""The tables and streams of the benchmarks on Spark, as files that are made once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semistream.master import build_master
+from semistream.workloads import Stream, Zipf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["KEY", "ROW_BYTES", "Products", "Sales", "cold_copy"]
+
+KEY = "product_id"
+ROW_BYTES = 120
+STRIDE = 2  # absent keys lie between the master's
+_NAME_BYTES = 64
+_CHUNK = 100_000
+
+
+@dataclass(frozen=True)
+class Products:
+    """A master of so many rows of 120 B, as ours and as Parquet."""
+
+    rows: int
+    folder: Path
+
+    @property
+    def bytes(self) -> int:
+        """The size of R, of which budgets are shares."""
+        return self.rows * ROW_BYTES
+
+    def batches(self) -> pa.RecordBatchReader:
+        """Make the rows, in order of their keys."""
+        made = (
+            _products(start, min(start + _CHUNK, self.rows))
+            for start in range(0, self.rows, _CHUNK)
+        )
+        return pa.RecordBatchReader.from_batches(_products(0, 0).schema, made)
+
+    def master(self) -> Path:
+        """Build our master, unless it is there already; give its path."""
+        path = self.folder / f"products-{self.rows}.master"
+        if not (path / "manifest.json").exists():
+            build_master(self.batches(), path, key=KEY)
+        return path
+
+    def parquet(self) -> Path:
+        """Write the same rows as Parquet, unless they are there already; give the path."""
+        path = self.folder / f"products-{self.rows}.parquet"
+        if not path.exists():
+            with _whole_folder(path) as new:
+                for number, chunk in enumerate(_grouped(self.batches(), 5)):
+                    pq.write_table(chunk, new / f"{number:05}.parquet")
+        return path
+
+
+def _products(start: int, end: int) -> pa.RecordBatch:
+    """Make rows: a function of their numbers, if chunks are always cut at the same places."""
+    rng, count = np.random.default_rng([1, start]), end - start
+    letters = rng.integers(97, 123, (count, _NAME_BYTES), np.uint8)
+    offsets = np.arange(count + 1, dtype=np.int32) * _NAME_BYTES
+    name = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(letters))
+    return pa.RecordBatch.from_pydict(
+        {
+            KEY: np.arange(start, end) * STRIDE,
+            "surrogate": np.arange(start, end) + 10**9,
+            "price": rng.integers(0, 100_000, count) / 100,
+            "cost": rng.integers(0, 100_000, count) / 100,
+            "category": rng.integers(0, 100, count, np.int32),
+            "brand": rng.integers(0, 1_000, count, np.int32),
+            "supplier": rng.integers(0, 10**6, count),
+            "weight": rng.random(count),
+            "name": name,
+        }
+    )
+
+
+def _grouped(batches: pa.RecordBatchReader, size: int) -> Iterator[pa.Table]:
+    """Put every few batches into a table."""
+    group: list[pa.RecordBatch] = []
+    for batch in batches:
+        group.append(batch)
+        if len(group) == size:
+            yield pa.Table.from_batches(group)
+            group = []
+    if group:
+        yield pa.Table.from_batches(group)
+
+
+@dataclass(frozen=True)
+class Sales:
+    """A stream of rows of 20 B in Parquet files, some to a micro-batch."""
+
+    keys: int
+    exponent: float
+    batch_rows: int
+    batches: int
+    files: int = 2
+    """To a micro-batch, of which each is read by a task of its own."""
+    absent: float = 0.0
+
+    def prepare(self, folder: Path) -> Path:
+        """Write the files, unless they are there already; give their folder."""
+        kind = f"{self.keys}-{self.exponent:g}-{self.absent:g}"
+        path = folder / f"sales-{kind}-{self.batch_rows}x{self.batches}-{self.files}"
+        if not path.exists():
+            with _whole_folder(path) as new:
+                self._write(new)
+        return path
+
+    def _write(self, folder: Path) -> None:
+        zipf = Zipf(self.keys, self.exponent)
+        stream = Stream(zipf, absent=self.absent, stride=STRIDE)
+        in_file = max(1, self.batch_rows // self.files)
+        for number, batch in enumerate(
+            stream.batches(in_file * self.files * self.batches, in_file)
+        ):
+            file = folder / f"{number:05}.parquet"
+            table = pa.Table.from_batches([batch])
+            pq.write_table(table.rename_columns([KEY, *table.column_names[1:]]), file)
+            os.utime(file, (10**9 + number,) * 2)  # Spark takes files in order of their times
+
+
+@contextmanager
+def _whole_folder(path: Path) -> Iterator[Path]:
+    """Give a folder to write, which is there under its name when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        new = Path(scratch) / "new"
+        new.mkdir()
+        yield new
+        new.rename(path)
+
+
+@contextmanager
+def cold_copy(master: Path) -> Iterator[Path]:
+    """Give the same master under another name, for which no host holds anything warm."""
+    with tempfile.TemporaryDirectory(dir=master.parent) as scratch:
+        path = Path(scratch) / "products.master"
+        shutil.copytree(master, path, copy_function=os.link)
+        yield path

@@ -1,0 +1,148 @@
+"""Processes with a Spark session each: one that runs out of memory takes no other with it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from pyspark.sql import SparkSession
+
+from semistream.errors import SemistreamError
+from semistream.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+
+__all__ = ["Caller", "EngineError", "Engines"]
+
+_LONGEST = 240.0  # seconds without an answer
+_ENDING = 10.0  # seconds in which a process, and then its JVM, may end by itself
+
+
+class EngineError(SemistreamError):
+    """What was asked of a process with a Spark session failed there."""
+
+
+class Caller(Protocol):
+    """Calls functions where there is a Spark session."""
+
+    def call(self, where: str, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401
+        """Give what a function returns that runs in the process with this name."""
+
+
+class Engines:
+    """Processes by name, started when they are first asked.
+
+    Parameters
+    ----------
+    masters
+        For each name the Spark master.
+    config
+        Spark settings, for all of them.
+    """
+
+    def __init__(self, masters: dict[str, str], config: dict[str, str]) -> None:
+        self._masters, self._config = masters, config
+        self._running: dict[str, _Engine] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for engine in self._running.values():
+            engine.close()
+
+    def call(self, where: str, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401
+        """Give what a function returns; after an error the process is started anew."""
+        if where not in self._running:
+            self._running[where] = _Engine(self._masters[where], self._config)
+        try:
+            return self._running[where].call(function, args)
+        except EngineError:
+            self._running.pop(where).close()
+            raise
+
+
+class _Engine:
+    def __init__(self, master: str, config: dict[str, str]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, master, config), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def call(self, function: Callable[..., Any], args: tuple[object, ...]) -> Any:  # noqa: ANN401
+        try:
+            self._connection.send((function, args))
+            if not self._connection.poll(_LONGEST):
+                msg = f"no answer in {_LONGEST:g} s"
+                raise EngineError(msg)
+            answer, error = self._connection.recv()
+        except (EOFError, OSError):
+            msg = "the process ended"
+            raise EngineError(msg) from None
+        if error:
+            raise EngineError(error)
+        return answer
+
+    def close(self) -> None:
+        """End the process and its JVM, in their own way if they do so soon."""
+        self._connection.close()
+        self._process.join(_ENDING)
+        end = time.monotonic() + _ENDING
+        with suppress(ProcessLookupError):
+            while time.monotonic() < end:
+                os.killpg(self._group, 0)
+                time.sleep(0.1)
+            os.killpg(self._group, signal.SIGKILL)
+        self._process.join()
+
+    @property
+    def _group(self) -> int:
+        """The process group, which the process is the first of."""
+        pid = self._process.pid
+        assert pid is not None  # noqa: S101 - it was started
+        return pid
+
+
+def _serve(connection: Connection, master: str, config: dict[str, str]) -> None:
+    """Answer calls until the other side is gone."""
+    os.setpgid(0, 0)
+    with suppress(EOFError, OSError):
+        while True:
+            function, args = connection.recv()
+            connection.send(_answer(function, args, master, config))
+    spark = SparkSession.getActiveSession()
+    if spark is not None:
+        spark.stop()
+
+
+def _answer(
+    function: Callable[..., Any], args: tuple[object, ...], master: str, config: dict[str, str]
+) -> tuple[Any, str]:
+    """Give what a function returns, or what went wrong, be it that Spark does not start."""
+    try:
+        session("semistream-bench", master=master, config=config)
+        return function(*args), ""
+    except Exception as error:
+        return None, _brief(error)
+
+
+def _brief(error: Exception) -> str:
+    r"""Give what an error says, without Java's stack.
+
+    Examples
+    --------
+    >>> _brief(ValueError("no\n  at java.lang"))
+    'ValueError: no'
+    """
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    first = re.sub(r"^\[STREAM_FAILED\].*?exception: ", "", told[0] if told else "")
+    return f"{type(error).__name__}: {first}"[:300]

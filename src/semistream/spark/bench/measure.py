@@ -1,0 +1,73 @@
+"""All that is measured on Spark, into one record."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.machine import describe
+from semistream.spark.bench.engine import EngineError, Engines
+from semistream.spark.bench.grid import DROPPED
+from semistream.spark.bench.queries import versions
+from semistream.spark.bench.rates import measure_rates
+from semistream.spark.bench.routing import measure_routing
+from semistream.spark.bench.single import measure_single
+from semistream.spark.bench.warmth import measure_warmth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from semistream.spark.bench.engine import Caller
+    from semistream.spark.bench.grid import SparkGrid
+
+__all__ = ["engines_for", "measure_spark", "steps"]
+
+
+def steps(grid: SparkGrid) -> int:
+    """Give how many records `measure_spark` gives."""
+    return len(grid.cells) + 3
+
+
+def engines_for(grid: SparkGrid) -> Engines:
+    """Give the processes that a grid needs."""
+    masters = {"main": "local[2]", "broadcast": "local[2]"}
+    masters |= {f"local[{workers}]": f"local[{workers}]" for workers in grid.workers}
+    config = {
+        "spark.driver.memory": grid.driver_memory,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.maxResultSize": "0",  # else a broadcast fails by a limit, not for memory
+        "spark.log.level": "OFF",  # a join that runs out of memory says so in the record
+    }
+    return Engines(masters, config)
+
+
+def measure_spark(
+    grid: SparkGrid, folder: Path, engines: Caller, say: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """Give the record after every step, each time with more in it."""
+    say("starting Spark")
+    record: dict[str, Any] = {
+        "kind": "spark",
+        "what": "milliseconds of micro-batches on Spark, of enrichment and of others",
+        "machine": describe() | engines.call("main", versions),
+        "grid": asdict(grid),
+        "dropped": DROPPED,
+        "failed": {},
+        "cells": [],
+    }
+    for cell in measure_rates(grid, folder, engines, say):
+        record["cells"].append(cell)
+        yield record
+    say("batches of a single row")
+    parts: dict[str, Callable[[], Any]] = {
+        "single": lambda: measure_single(grid, folder, engines),
+        "routing": lambda: list(measure_routing(grid, folder, engines, say)),
+        "warmth": lambda: measure_warmth(grid, folder, engines, say),
+    }
+    for name, measure in parts.items():
+        try:
+            record[name] = measure()
+        except EngineError as error:
+            record["failed"][name] = str(error)
+        yield record

@@ -1,0 +1,32 @@
+"""What a join adds to a micro-batch of a single row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from semistream.spark.bench.data import Products, Sales
+from semistream.spark.bench.queries import Batches, time_batches
+from semistream.spark.bench.rates import setting_of
+from semistream.spark.bench.systems import ENRICH
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from semistream.spark.bench.engine import Caller
+    from semistream.spark.bench.grid import SparkGrid
+
+__all__ = ["measure_single"]
+
+
+def measure_single(grid: SparkGrid, folder: Path, engines: Caller) -> dict[str, Any]:
+    """Time batches of one row with the join and without it, in turn, at the largest R."""
+    rows = max(grid.rows)
+    at = replace(setting_of(grid, Products(rows, folder), "left"), options={"check": False})
+    sales = Sales(rows, grid.exponent, 1, grid.single_batches, files=1)
+    batches = Batches(sales.prepare(folder), sales.files, sales.batches)
+    took: dict[str, list[list[int]]] = {ENRICH: [], "none": []}
+    for number in range(grid.single_rounds):
+        for system in sorted(took, reverse=number % 2 == 1):
+            took[system].append(engines.call("main", time_batches, system, at, batches, grid.limit))
+    return {"rows": rows, "memory": at.memory, "milliseconds": took}

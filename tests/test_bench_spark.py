@@ -1,0 +1,109 @@
+"""A tiny version of the benchmark on Spark: what it measures is right, whatever the figures are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from semistream import open_master
+from semistream.bench.show import markdown
+from semistream.bench.spark_tables import best_of_spark, round_rates
+from semistream.bench.store import read_record, write_record
+from semistream.bench.tables import sheets
+from semistream.spark.bench import rates
+from semistream.spark.bench.data import Products, Sales
+from semistream.spark.bench.engine import EngineError
+from semistream.spark.bench.grid import SparkGrid
+from semistream.spark.bench.measure import measure_spark, steps
+from semistream.spark.bench.queries import Batches
+from semistream.spark.bench.rates import DifferentRowsError, measure_rates
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+ROWS = 20_000
+TINY = replace(
+    SparkGrid(rows=(ROWS,), batch_rows=(800,), hows=("left",), exponents=(1.0,), workers=(2,)),
+    joins=("default", "broadcast"),
+    reads=("direct",),
+    partitions=2,
+    rounds=1,
+    most_batches=3,
+    single_rounds=1,
+    single_batches=3,
+    routed_batches=3,
+    warm_batches=2,
+    later_batches=1,
+    share=0.8,
+    pause=0.0,
+)
+
+
+class Here:
+    """Calls functions in this process, where the tests' session is; some fail instead."""
+
+    def __init__(self, *broken):
+        self.broken = broken
+
+    def call(self, where, function, *args):
+        if where in self.broken:
+            raise EngineError("out of memory")
+        return function(*args)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("bench")
+
+
+def test_both_masters_have_the_same_rows(folder):
+    products = Products(1_000, folder)
+    plain = products.batches().read_all()
+    assert 110 < plain.nbytes / len(plain) < 126
+    assert open_master(products.master()).schema.names == plain.column_names
+    assert len(list(products.parquet().glob("*.parquet"))) == 1
+    assert products.parquet() == products.parquet()
+
+
+def test_a_stream_is_cut_into_files(folder):
+    sales = Sales(1_000, 1.0, 100, 3, files=2)
+    path = sales.prepare(folder)
+    later = Batches(path, 2, 1, start=1).paths
+    assert [file.name for file in later] == ["00002.parquet", "00003.parquet"]
+    assert later[0].stat().st_mtime < later[1].stat().st_mtime
+    assert len(Batches(path, 2, 3).paths) == 6
+
+
+def test_a_whole_record(spark, folder):
+    said = []
+    records = list(measure_spark(TINY, folder, Here("broadcast"), said.append))
+    assert len(records) == steps(TINY) == 4
+    write_record(records[-1], folder / "spark.json")
+    record = read_record(folder / "spark.json")
+    (cell,) = record["cells"]
+    assert set(cell["milliseconds"]) == {"enrich", "bound", "default"}
+    assert all(len(took) == 3 for rounds in cell["milliseconds"].values() for took in rounds)
+    assert cell["failed"] == {"broadcast": "out of memory"}
+    assert best_of_spark(cell, 2) == "default"
+    assert round_rates(cell, "enrich", 2)[0] > 0
+    assert {len(took) for took in record["single"]["milliseconds"]["enrich"]} == {3}
+    for entry in record["routing"]:
+        (tasks,) = entry["batches"]  # the first two are not counted
+        assert len(tasks) == 2
+        assert sum(rows for _, rows in tasks) == 800
+    warmth = record["warmth"]
+    assert len(warmth["one_join"]) == len(warmth["crews"][0]["hit_rates"]) == 4
+    assert all(0 <= rate <= 1 for rate in warmth["crews"][0]["hit_rates"])
+    assert 0 < warmth["crews"][0]["held"] <= warmth["memory"]
+    shown = markdown(sheets(record))
+    assert "broadcast: out of memory" in shown
+    assert shown.count("**") == 2 * 4
+    assert not record["failed"]
+    assert said[-1] == "warmth: 2 workers, one of them killed"
+
+
+def test_a_difference_is_seen(spark, folder, monkeypatch):
+    given = iter([[5, 1], [5, 2]])
+    monkeypatch.setattr(rates, "fingerprint", lambda *_: next(given))
+    with pytest.raises(DifferentRowsError, match="default and enrich give different rows"):
+        next(measure_rates(TINY, folder, Here(), lambda _: None))
