@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test kills soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-docs bench-build clean
+.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -41,8 +41,16 @@ test: $(STAMP) ## every test and every documented example
 kills: $(STAMP) ## twenty workers, executors and drivers killed in the middle of a run; every row counted
 	cd tests && ../$(BIN)/python -m parts.kills
 
+smoke: $(STAMP) ## an enrichment on the oldest and newest Spark that is supported, and over Spark Connect
+	@for spark in pyspark==4.0.1 pyspark==4.2.1 'pyspark[connect]==4.1.3'; do \
+	  set -e; env=$$(mktemp -d); $(PYTHON) -m venv $$env; \
+	  $$env/bin/python -m pip install --quiet --disable-pip-version-check "$$spark" . 'pandas<3'; \
+	  case $$spark in *connect*) SPARK_REMOTE='local[2]' $$env/bin/python tests/parts/smoke.py --remote;; \
+	    *) $$env/bin/python tests/parts/smoke.py;; esac; rm -rf $$env; \
+	done
+
 soak: $(STAMP) ## the property tests again, far longer
-	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest tests/test_stateful.py tests/test_properties.py
+	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/test_stateful.py tests/test_properties.py tests/test_conformance.py tests/test_bench_spark.py
 
 bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goes on where it stopped with RESUME=--resume
 	$(BIN)/semistream bench --output results/bench.json $(RESUME)

@@ -14,7 +14,12 @@
     ├── JoinFailedError (RuntimeError) the join met an error before, and is over
     ├── JoinClosedError (RuntimeError) the join was closed
     ├── RowTooLargeError (ValueError)  one stream row alone exceeds the window
-    └── UnreadOutputError (RuntimeError)  an earlier offer was not read to its end
+    ├── UnreadOutputError (RuntimeError)  an earlier offer was not read to its end
+    ├── pipeline.PipelineError (ValueError)  mistakes in a pipeline's file, all of them
+    ├── spark.checkpoint.CheckpointError (ValueError)  it belongs to another pipeline
+    ├── spark.running.QueryFailedError (RuntimeError)  a pipeline's query met an error
+    ├── spark.java.JavaNotFoundError (RuntimeError)  no Java 17 or 21
+    └── spark.maven.JarsError (OSError)  a connector's jars cannot be had
 """
 
 from __future__ import annotations

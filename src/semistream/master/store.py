@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,7 @@ class Master:
         """What the build counted."""
         return self.manifest.statistics
 
-    @property
+    @cached_property
     def page_schema(self) -> pa.Schema:
         """The columns as pages hold them: the code, then plain types."""
         return page_schema(self.schema, self.keys)

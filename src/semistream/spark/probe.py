@@ -56,10 +56,7 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
 
 
 def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if batch.num_rows:
-            break
-    else:
+    if not sum(batch.num_rows for batch in batches):  # all of them, or Spark ends the worker
         return
     error, held = "", 0.0
     try:

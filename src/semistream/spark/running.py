@@ -158,6 +158,8 @@ def follow(
                 query.stop()
         if query.isActive:
             query.stop()
+        if failure := query.exception():  # between two looks, awaitTermination did not tell it
+            raise failure
         reports.finish()
     except PySparkException as error:
         # Workers take the signal of a terminal too: a batch may fail before it is stopped.

@@ -80,6 +80,7 @@ def _run(demo: Demo) -> None:
             done(sum(m.rows for m in batches))
 
         seconds = demo.stream(spark, master, note)
+        demo.wait_for(batches, demo.sales)
     tasks = tasks_at_once(spark)
     _tell(batches, seconds, tasks, demo.sales)
     with _step("verifying against a batch join", None):

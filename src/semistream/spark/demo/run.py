@@ -29,6 +29,7 @@ __all__ = ["Demo", "VerificationError"]
 
 _FILES = 20
 _FILES_A_BATCH = 2
+_PATIENCE = 10.0  # seconds
 
 
 class VerificationError(SemistreamError):
@@ -103,6 +104,13 @@ class Demo:
         )
         query.awaitTermination()
         return time.monotonic() - start
+
+    @staticmethod
+    def wait_for(batches: list[BatchMetrics], sales: int) -> None:
+        """Wait for the last reports: Spark tells of a batch a moment after it is done."""
+        end = time.monotonic() + _PATIENCE
+        while sum(m.rows for m in batches) < sales and time.monotonic() < end:
+            time.sleep(0.05)
 
     def facts(self, sales: DataFrame, master: Master) -> DataFrame:
         """Replace the natural key by the surrogate key, and add what the sale was worth."""
