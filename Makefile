@@ -68,7 +68,7 @@ bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a
 	$(BIN)/semistream bench-drift --output results/drift.json --figure docs/drift.svg
 
 bench-spark: $(STAMP) ## enrich on Spark beside Spark's own joins and beside what Python costs anyway
-	$(BIN)/semistream bench-spark --output results/spark.json
+	$(BIN)/semistream bench-spark --output results/spark.json --figure docs/spark.svg
 
 bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
 	$(BIN)/semistream bench-show $(wildcard $(RECORDS)) --markdown docs/benchmarks.md

@@ -343,6 +343,7 @@ def bench_drift(  # noqa: PLR0913, PLR0917 - one argument an option
 
 def bench_spark(  # noqa: PLR0913, PLR0917 - one argument an option
     output: Output = None,
+    figure: Figure = None,
     rows: Annotated[
         list[int] | None, typer.Option(help="Rows of a master; repeat it for several.")
     ] = None,
@@ -388,6 +389,8 @@ def bench_spark(  # noqa: PLR0913, PLR0917 - one argument an option
             for record in measure_spark(grid, data.absolute(), engines, say):
                 bar.advance(task)
                 _store(record, output)
+        if figure is not None:
+            draw(record, figure)
         _show(record, as_json)
 
 
