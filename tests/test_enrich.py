@@ -146,7 +146,9 @@ def test_answers_are_in_order_although_rows_wait(spark, master, files):
 
 def test_two_enrichments_in_a_row(spark, master, several, files, tmp_path):
     def both(df):
-        first = ss.enrich(df, master, on="product_id", select=["surrogate"], memory="4MB")
+        """Twice with the same master, and once with another."""
+        some = ss.enrich(df, master, on="product_id", how="semi", memory="4MB")
+        first = ss.enrich(some, master, on="product_id", select=["surrogate"], memory="4MB")
         return ss.enrich(
             first, several, on="product_id", how="left", prefix="m_", select=["units"], memory="4MB"
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import xxhash
 from pyspark import TaskContext
 
 from semistream.errors import MasterError, SchemaError
@@ -39,16 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["answer_keys", "join_rows", "opened"]
 
 _REMEMBERED: set[tuple[str, str, str]] = set()
-_OPENED: dict[tuple[str, str], tuple[tuple[int, int], Master]] = {}
+_OPENED: dict[tuple[str, str], tuple[tuple[str, int, int], Master]] = {}
 
 
 def opened(job: Job) -> Master:
     """Give the master, opened anew only when it was built anew; its shape must be the job's."""
     path = local_copy(job.path, job.copies) if job.copies else job.path
     stamp = _stamp(path)
-    known = _OPENED.get((path, job.read))
+    known = _OPENED.get((job.path, job.read))
     if known is None or known[0] != stamp:
-        known = _OPENED[path, job.read] = stamp, open_master(path, job.read)
+        known = _OPENED[job.path, job.read] = stamp, open_master(path, job.read)
     if job.shape and shape_of(known[1], job.select) != job.shape:
         msg = (
             f"{path}: this master was rebuilt with other columns or another key while the query "
@@ -58,12 +59,12 @@ def opened(job: Job) -> Master:
     return known[1]
 
 
-def _stamp(path: str) -> tuple[int, int]:
+def _stamp(path: str) -> tuple[str, int, int]:
     try:
         found = (Path(path) / MANIFEST).stat()
     except FileNotFoundError:
-        return 0, 0  # opening says what is missing
-    return found.st_ino, found.st_mtime_ns
+        return path, 0, 0  # opening says what is missing
+    return path, found.st_ino, found.st_mtime_ns
 
 
 def join_rows(
@@ -111,15 +112,16 @@ def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], No
 
 
 def _remember(job: Job, master: Master) -> None:
-    """Note beside the master which shape a query began with; another one later is an error.
+    """Note beside the master which types a query began with; others later are an error.
 
-    A query is the same as long as its checkpoint is. A folder that may not be written, or a copy
-    of the master on this host, has no such note.
+    A query is the same as long as its checkpoint is, and has a note for each choice of columns. A
+    folder that may not be written, or a copy of the master on this host, has none.
     """
     query = _property("sql.streaming.queryId")
     if not query or job.copies or (query, job.path, job.shape) in _REMEMBERED:
         return
-    note = master.path / f".query-{query}"
+    taken = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())
+    note = master.path / f".query-{query}-{taken}"
     with suppress(OSError):
         if _noted(note, job.shape) != job.shape:
             msg = (
