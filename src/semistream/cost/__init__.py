@@ -1,0 +1,1 @@
+"""What a budget buys: the papers' cost models, unit costs of this machine, tuning, planning."""
