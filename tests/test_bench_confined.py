@@ -5,9 +5,9 @@ import pytest
 from semistream.bench import cgroup
 from semistream.bench.cgroup import NoGroupError, memory_group
 from semistream.bench.confined import drop_cached
-from semistream.bench.machine import resident_bytes
 from semistream.bench.store import read_record
 from semistream.bench.tables import sheets
+from semistream.machine import resident_bytes
 from test_cli import call
 
 ROWS = 60_000

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from semistream.algorithms.tuned_x_hybridjoin import best_non_swappable, page_reads
+from semistream.algorithms.tuned_x_hybridjoin import best_non_swappable
+from semistream.cost.queue import grouped, oldest_first
 from semistream.errors import OptionError
 from semistream.keys import Keys
 from semistream.master.filter import KeyFilter, filter_words
@@ -418,7 +419,7 @@ def test_page_reads_as_a_simulation_counts_them(exponent, window, pinned):
     share = np.arange(1, 201.0) ** -exponent
     share = (share / share.sum())[pinned:]
     expected = simulated_reads(share, window, 20_000)
-    assert page_reads(share, window) == pytest.approx(expected, rel=0.12)
+    assert oldest_first(grouped(share), window).reads == pytest.approx(expected, rel=0.12)
 
 
 @profile
@@ -430,7 +431,7 @@ def test_page_reads_as_a_simulation_counts_them(exponent, window, pinned):
 def test_page_reads_are_a_share_and_fall_with_the_window(counts, window, more):
     share = np.array(counts, dtype=np.float64)
     share /= max(1.0, share.sum())
-    few, many = page_reads(share, window), page_reads(share, window * more)
+    few, many = (oldest_first(grouped(share), rows).reads for rows in (window, window * more))
     assert 0 <= many <= few + 1e-9 <= 1 + 2e-9
 
 

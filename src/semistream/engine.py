@@ -228,15 +228,24 @@ class Engine(Operator):
         return self._quarter(batch)  # rows are decoded, or may have to wait: both take memory
 
     def _quarter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give the first rows, as many as fill a quarter of the window."""
-        cost, quarter = self.window.cost, self.window.capacity // 4
-        count = max(1, cost.rows(quarter, cost.least))
+        """Give the first rows, as many as fill a quarter of the window, or what of it is free."""
+        cost, room = self.window.cost, self._next_room()
+        count = max(1, cost.rows(room, cost.least))
         batch = batch.slice(0, count)
         if cost.width is None:
             each = cost.fixed + cost.factor * self._sizes(batch)
-            count = max(1, int(np.searchsorted(np.cumsum(each), quarter, side="right")))
+            count = max(1, int(np.searchsorted(np.cumsum(each), room, side="right")))
             batch = batch.slice(0, count)
         return batch
+
+    def _next_room(self) -> int:
+        """Give the bytes of the window that the next chunk may fill.
+
+        Rows that fit behind the last one go there: a batch that ends in the middle of a quarter
+        would otherwise leave the window with room that nothing uses until a quarter is gone again.
+        """
+        quarter, free = self.window.capacity // 4, self.window.free
+        return min(quarter, free) if 4 * free >= quarter else quarter
 
     def _chunk(self, batch: pa.RecordBatch) -> Chunk:
         """Give rows with their codes; a page is 0 where there may be a match, else −1."""

@@ -166,6 +166,11 @@ class Window:
         """Bytes of the largest row that is held."""
         return self._widest if self.cost.width is None else self.cost.width
 
+    @property
+    def free(self) -> int:
+        """Bytes that are left behind the last row."""
+        return self.capacity - self.cost(len(self), self._bytes)
+
     def can_admit(self, chunk: Chunk) -> bool:
         """Whether the chunk has room behind the last row, or where at least a quarter is gone."""
         return self._can_append(chunk) or (4 * self.gone >= len(self) and self._fits(chunk))

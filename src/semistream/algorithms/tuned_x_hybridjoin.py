@@ -8,16 +8,16 @@ import numpy as np
 
 from semistream.algorithms.base import positive
 from semistream.algorithms.x_hybridjoin import XHybridjoin
+from semistream.cost.queue import grouped, oldest_first
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.plan import Plan, Task
 
-__all__ = ["TunedXHybridjoin", "best_non_swappable", "page_reads", "pages_a_read"]
+__all__ = ["TunedXHybridjoin", "best_non_swappable", "pages_a_read"]
 
 _SWAPPABLE = 128 * 1024  # bytes at which a read's fixed cost and its transfer are about equal
-_CLASSES = 1024  # pages are grouped by popularity so that tuning takes milliseconds
 
 
 class TunedXHybridjoin(XHybridjoin):
@@ -34,8 +34,8 @@ class TunedXHybridjoin(XHybridjoin):
     -----
     From the paper: k and l as separate sizes, tuned. Decided here: the paper tunes by a model of
     one known Zipf distribution; without one, l is chosen from the counts of the pages, anew as they
-    change, so that the fewest pages are read for a stream row (`page_reads`), and the window gets
-    what the pinned pages leave. k is chosen as the pages that 128 KB hold, or an eighth of the
+    change, so that the fewest pages are read for a stream row (`oldest_first` of the cost models),
+    and the window gets what the pinned pages leave. k is chosen as the pages that 128 KB hold, or an eighth of the
     budget: below that size a read costs mostly its fixed part.
 
     References
@@ -119,34 +119,8 @@ def best_non_swappable(
     most = max(1, min((memory - least) // page_bytes, len(counts) - 1))
     candidates = sorted({1, *np.geomspace(1, most, 24).astype(int).tolist()})
     share = np.sort(counts)[::-1] / max(1, int(counts.sum()))
-    reads = [page_reads(share[n:], (memory - n * page_bytes) / row_bytes) for n in candidates]
+    rows = [(memory - n * page_bytes) / row_bytes for n in candidates]
+    reads = [
+        oldest_first(grouped(share[n:]), h).reads for n, h in zip(candidates, rows, strict=True)
+    ]
     return int(candidates[int(np.argmin(reads))])
-
-
-def page_reads(share: npt.NDArray[np.float64], window_rows: float) -> float:
-    """Give the pages read for a stream row when the oldest row chooses the page.
-
-    A page with share p of the stream is asked for after 1/p rows, then waits until that row is the
-    oldest, T rows later: so it is read once in 1/p + T rows, and meanwhile a mean of
-    pT(1 + pT/2) / (1 + pT) rows wait for it. T follows from the window being full.
-    """
-    share = _grouped(share[share > 0])
-    if not share.size:
-        return 0.0
-    weight, p = share[:, 0], share[:, 1]
-    low, high = 0.0, 4 * window_rows / max(1e-12, float((weight * p).sum()))
-    for _ in range(50):
-        middle = (low + high) / 2
-        x = p * middle
-        waiting = float((weight * x * (1 + x / 2) / (1 + x)).sum())
-        low, high = (middle, high) if waiting < window_rows else (low, middle)
-    return float((weight * p / (1 + p * low)).sum())
-
-
-def _grouped(share: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Give (how many pages, their mean share) for groups of pages of about the same share."""
-    if not len(share):
-        return np.empty((0, 2))
-    starts = np.unique(np.linspace(0, len(share), _CLASSES + 1, dtype=np.int64)[:-1])
-    sizes = np.diff(starts, append=len(share))
-    return np.column_stack([sizes, np.add.reduceat(share, starts) / sizes])

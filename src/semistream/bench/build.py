@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from semistream.bench.machine import anonymous_bytes, describe
+from semistream.machine import anonymous_bytes, describe
 from semistream.master import build_master
 from semistream.workloads import Zipf, master_rows
 

@@ -17,7 +17,6 @@ from semistream.bench.confined import ConfinedGrid, measure_confined
 from semistream.bench.drift import DriftGrid, measure_drift
 from semistream.bench.figure import draw
 from semistream.bench.growth import GrowthGrid, best_published, measure_growth
-from semistream.bench.machine import describe
 from semistream.bench.matrix import SLOW, Grid, cell_of, measure
 from semistream.bench.peers import PeerGrid, measure_peers
 from semistream.bench.show import between_marks, markdown, terminal_table
@@ -26,6 +25,7 @@ from semistream.bench.summary import candidate
 from semistream.bench.tables import sheets
 from semistream.bench.workload import WORKLOADS
 from semistream.errors import OptionError
+from semistream.machine import describe
 from semistream.spark.bench.grid import SparkGrid
 from semistream.terminal import AsJson, build_bar, console, errors, messages, progress_bar
 from semistream.units import format_bytes, parse_bytes

@@ -6,11 +6,11 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.machine import describe
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
 from semistream.join import Join
+from semistream.machine import describe
 from semistream.master import open_master
 
 if TYPE_CHECKING:

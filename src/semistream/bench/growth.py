@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.machine import describe, resident_bytes
 from semistream.bench.matrix import Cell, cell_of, one_thread, take_rounds
 from semistream.bench.run import Run
 from semistream.bench.summary import candidate, spread
 from semistream.bench.workload import Feed, Workload
 from semistream.join import Join
+from semistream.machine import describe, resident_bytes
 from semistream.master import open_master
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from semistream.bench.machine import resident_bytes
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import WORKLOADS, Bound, Feed, Workload
 from semistream.errors import BudgetError
 from semistream.join import Join
+from semistream.machine import resident_bytes
 from semistream.master import open_master
 
 if TYPE_CHECKING:

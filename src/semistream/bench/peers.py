@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from semistream.bench.build import PeakMemory
 from semistream.bench.engines import ENGINES, Engine
-from semistream.bench.machine import describe, resident_bytes
 from semistream.bench.matrix import one_thread, take_rounds
 from semistream.bench.run import Run
 from semistream.bench.workload import Bound, Feed, Workload
 from semistream.errors import SemistreamError
 from semistream.join import Join
+from semistream.machine import describe, resident_bytes
 from semistream.master import open_master
 
 if TYPE_CHECKING:

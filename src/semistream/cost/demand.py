@@ -47,7 +47,7 @@ class Demand:
     Examples
     --------
     >>> demand = Demand.zipf(values=1_000_000, exponent=1.0, pages=1000)
-    >>> round(demand.hit(10_000), 3), round(demand.page_shares().sum(), 6)
+    >>> round(demand.hit(10_000), 3), round(float(demand.page_shares().sum()), 6)
     (0.68, 1.0)
     """
 
@@ -59,12 +59,12 @@ class Demand:
 
     @classmethod
     def zipf(
-        cls, values: int, exponent: float, pages: int, *, absent: float = 0.0, sorted: bool = False
+        cls, values: int, exponent: float, pages: int, *, absent: float = 0.0, by_rank: bool = False
     ) -> Demand:
         """Give Zipf's law over ``values`` keys, rank r in proportion to 1/r^exponent.
 
-        Hot keys lie on pages drawn at random (always the same), or, if the master is ``sorted`` by
-        rank as the X-HYBRIDJOIN papers assume, side by side.
+        Hot keys lie on pages drawn at random (always the same), or, if the master is sorted
+        ``by_rank`` as the X-HYBRIDJOIN papers assume, side by side.
         """
         zipf = Zipf(values, exponent)
         placed = min(values, _MOST_PLACED, _PLACED * pages)
@@ -74,7 +74,7 @@ class Demand:
         size = np.concatenate([np.ones(placed), np.diff(ends).astype(np.float64)])
         share = np.concatenate([zipf.probability(ranks), zipf.probability(middles)])
         share[placed:] *= _scale(size, share, placed)
-        page = (ranks - 1) * pages // values if sorted else _scattered(placed, pages)
+        page = (ranks - 1) * pages // values if by_rank else _scattered(placed, pages)
         return cls(size, share, page.astype(np.int32), pages, absent)
 
     @classmethod
@@ -142,7 +142,7 @@ class Demand:
             self.page[first:], self.share[first : len(self.page)], minlength=self.pages
         )
         rest = 1.0 - self.hit(max(without, len(self.page)))
-        return placed + rest / self.pages
+        return np.asarray(placed + rest / self.pages, dtype=np.float64)
 
 
 def _scale(size: Floats, share: Floats, placed: int) -> float:

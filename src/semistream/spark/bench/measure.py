@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.machine import describe
+from semistream.machine import describe
 from semistream.spark.bench.engine import EngineError, Engines
 from semistream.spark.bench.grid import DROPPED
 from semistream.spark.bench.queries import versions

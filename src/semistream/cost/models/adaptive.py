@@ -1,0 +1,101 @@
+"""Model of ADAPTIVE: a cache of hot keys, sweeps for the rest, a split that finds itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from semistream.cache import CacheCost
+from semistream.cost.queue import Queue, fullest_first
+from semistream.output import gathered_schema
+
+if TYPE_CHECKING:
+    from semistream.cost.loop import Loop
+    from semistream.cost.models.base import Setting
+
+__all__ = ["adaptive"]
+
+_MOST_SWEEPS = 16
+_PAGE_COST = 300
+
+
+class _Split(NamedTuple):
+    keys: float
+    cache: float
+    window: float
+    queue: Queue
+    hits: float
+
+
+def adaptive(s: Setting) -> Loop:
+    """Sweep for the fullest pages behind a cache; memory goes where a byte saves more.
+
+    The split is walked as the algorithm walks it: from a quarter for the cache, a sixteenth at a
+    time, towards the larger of what a byte of the window and one of the cache save, until they are
+    within a quarter of each other.
+    """
+    split = _settled(s)
+    loop = s.loop(
+        split.queue, split.window, hits=split.hits, cache_bytes=split.cache, keys=split.keys
+    )
+    run = _run_pages(s, split)
+    return replace(loop, reads=1 / run, read_bytes=run * s.page_bytes, ahead=True)
+
+
+def _value(s: Setting) -> float:
+    """Give the bytes of a join value in the cache, which holds only what comes out."""
+    spec = s.task.spec
+    page = spec.master.page_schema
+    wanted = gathered_schema(spec)
+    cost = CacheCost.of(wanted.insert(0, page.field(0)))
+    return s.duplicates * float(cost(1, s.shape.payload_bytes + 8))
+
+
+def _split(s: Setting, cache: float) -> _Split:
+    divided, value = s.component("window"), _value(s)
+    keys = min(cache / value, s.demand.values)
+    window = divided - cache
+    effective = keys * s.fit.cached
+    rows = s.rows(window) * s.fit.fill
+    queue = fullest_first(s.groups(effective), rows, rows / 4, _MOST_SWEEPS)
+    return _Split(keys, cache, window, queue, s.hit(effective))
+
+
+def _settled(s: Setting) -> _Split:
+    divided = s.component("window")
+    largest = divided - int(s.plan.settings["least_window"])
+    least, step = min(divided / 32, largest), divided / 16
+    target = min(divided / 4, largest)
+    seen: set[float] = set()
+    while True:
+        split = _split(s, target)
+        way = _way(s, split)
+        after = min(max(target + way * step, least), largest)
+        if way == 0 or after == target or after in seen:
+            return split
+        seen.add(target)
+        target = after
+
+
+def _way(s: Setting, split: _Split) -> int:
+    """Tell whether the cache grows (1), shrinks (−1), or stays, as the algorithm weighs it."""
+    missed = max(1e-9, 1 - split.hits - s.known_absent)
+    share = _PAGE_COST * split.queue.reads / missed
+    window = share * missed / split.window
+    eighth = s.hit(split.keys) - s.hit(split.keys * 7 / 8)
+    coldest = eighth / max(1e-9, split.keys / 8)
+    cached = coldest * (1 + share) / (_value(s) / s.duplicates)
+    if cached > 1.25 * window:
+        return 1
+    return -1 if cached < window / 1.25 else 0
+
+
+def _run_pages(s: Setting, split: _Split) -> float:
+    """Give how many neighbouring pages one read brings in the mean."""
+    most = int(s.plan.settings["run_pages"])
+    rows = s.rows(split.window) * s.fit.fill / 4
+    missed = max(1e-9, 1 - split.hits - s.known_absent)
+    wanted = min(1.0, split.queue.reads * rows / missed / s.pages)
+    if wanted >= 1:
+        return float(most)
+    return float((1 - wanted**most) / (1 - wanted)) if most > 1 else 1.0

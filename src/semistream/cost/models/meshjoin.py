@@ -1,0 +1,51 @@
+"""Models of MESHJOIN, R-MESHJOIN and SSBJ: a cyclic scan of R."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from semistream.cost.models.inequality import divide
+from semistream.cost.queue import Queue
+
+if TYPE_CHECKING:
+    from semistream.cost.loop import Loop
+    from semistream.cost.models.base import Setting
+
+__all__ = ["meshjoin", "ssbj"]
+
+
+def meshjoin(s: Setting) -> Loop:
+    """Let w rows in for every b pages (equations 1 to 5).
+
+    Equation 3, w = h·b/N_R with h rows in the window. σ is w·N_R/(b·R): every row that has a match
+    is output once in a round. The paper probes H with each tuple of the b pages, b·v_P/v_R times
+    c_H; here rows are chained by page, so a page costs a fixed step and its matches. In
+    R-MESHJOIN one read brings b pages that are met in l segments: the same counts.
+    """
+    window = s.component("window")
+    return _scan(s, s.rows(window) * s.fit.fill, window)
+
+
+def _scan(s: Setting, rows: float, window: float, hits: float = 0.0) -> Loop:
+    b = min(int(s.plan.settings["buffer_pages"]), s.pages)
+    missed = max(1e-9, 1 - hits - s.known_absent)
+    queue = Queue(s.pages * missed / rows, rows / missed)
+    one = s.loop(queue, window, hits=hits)
+    several = {name: b * getattr(one, name) for name in ("w_S", "w_N", "w_F")}
+    return replace(one, **several, pages=b, reads=1, read_bytes=b * s.page_bytes)
+
+
+def ssbj(s: Setting) -> Loop:
+    """MESHJOIN behind a cache for which MOIJ's inequality decides.
+
+    The queue's length is a round of the scan: as many stream rows as the window's rows are missed.
+    """
+
+    def length(cached: float, window: float) -> float:
+        missed = max(1e-9, 1 - s.hit(cached) - s.known_absent)
+        return s.rows(window) * s.fit.fill / missed
+
+    split = divide(s, length)
+    loop = _scan(s, s.rows(split.window) * s.fit.fill, split.window, s.hit(split.effective))
+    return replace(loop, cache_bytes=split.cache, keys=split.keys)

@@ -1,0 +1,62 @@
+"""Predictions: the service rate of an algorithm, before it has run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from semistream.algorithms import choose
+from semistream.cost.models import Setting, loop_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from semistream.cost.demand import Demand
+    from semistream.cost.loop import Loop
+    from semistream.cost.unit_costs import UnitCosts
+    from semistream.plan import Plan
+    from semistream.spec import JoinSpec
+
+__all__ = ["Prediction", "predict"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What an algorithm is expected to do with a budget."""
+
+    algorithm: str
+    plan: Plan
+    """How the budget is split at the start."""
+    loop: Loop
+    """What one iteration does once caches have settled."""
+    c_loop: float
+    """Seconds of one iteration."""
+
+    @property
+    def rate(self) -> float:
+        """Stream rows that are answered in a second (μ = w / c_loop)."""
+        return self.loop.nodes * self.loop.w / self.c_loop
+
+    @property
+    def pages_a_second(self) -> float:
+        """Pages that are read in a second."""
+        return self.loop.nodes * self.loop.pages / self.c_loop
+
+
+def predict(
+    name: str,
+    spec: JoinSpec,
+    memory: int,
+    demand: Demand,
+    costs: UnitCosts,
+    *,
+    use_filter: bool | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Prediction:
+    """Predict an algorithm's service rate; a budget too small for it is a `BudgetError`."""
+    _, task, plan = choose(name, spec, memory, use_filter, options or {})
+    setting = Setting(task, plan, demand, costs.fit(name))
+    loop = loop_of(setting)
+    kind = "resident" if plan.settings.get("resident") else name
+    c_loop = costs.c_loop(kind, loop, setting.shape, spec.master.read)
+    return Prediction(name, plan, loop, c_loop)

@@ -1,0 +1,90 @@
+"""Profiles: unit costs with the machine they were measured on, kept in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistream.cost.unit_costs import UnitCosts
+from semistream.errors import OptionError
+from semistream.machine import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Profile", "default_path"]
+
+_FORMAT = 1
+_OLD = timedelta(days=90)
+_SAME = ("cpu", "cores", "memory_bytes", "python", "versions")
+
+
+def default_path() -> Path:
+    """Give the file of this machine's profile: that of ``SEMISTREAM_PROFILE``, or in the cache."""
+    given = os.environ.get("SEMISTREAM_PROFILE")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(given) if given else cache / "semistream" / "profile.json"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a machine's operations cost.
+
+    Parameters
+    ----------
+    costs
+        The unit costs.
+    machine
+        Where and when they were measured.
+    quick
+        Whether they were measured in seconds, on a small master.
+    """
+
+    costs: UnitCosts
+    machine: Mapping[str, Any]
+    quick: bool
+
+    def save(self, path: Path) -> None:
+        """Write the profile; a file that is there is replaced as a whole."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        values = {
+            "semistream_profile": _FORMAT,
+            "quick": self.quick,
+            "machine": dict(self.machine),
+            "costs": self.costs.as_dict(),
+        }
+        written = path.with_suffix(f".{os.getpid()}.tmp")
+        written.write_text(json.dumps(values, indent=1))
+        written.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Profile:
+        """Read a profile, or say what is wrong with it."""
+        try:
+            values = json.loads(path.read_text())
+            version = values["semistream_profile"]
+            if version != _FORMAT:
+                msg = f"{path}: format {version!r}, not {_FORMAT}: run `semistream calibrate` again"
+                raise OptionError(msg)
+            return cls(UnitCosts.from_dict(values["costs"]), values["machine"], values["quick"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, OptionError):
+                raise
+            msg = f"{path} is no profile ({error!r}): run `semistream calibrate` again"
+            raise OptionError(msg) from error
+
+    def doubts(self, now: datetime | None = None) -> list[str]:
+        """Say why this profile may not hold here: another machine, other versions, its age."""
+        here, found = describe(), []
+        for name in _SAME:
+            if self.machine.get(name) != here[name]:
+                found.append(f"{name} was {self.machine.get(name)}, here it is {here[name]}")
+        made = datetime.fromisoformat(str(self.machine["date"]))
+        age = (now or datetime.now(UTC)) - made
+        if age > _OLD:
+            found.append(f"it is {age.days} days old")
+        return found

@@ -1,0 +1,174 @@
+"""Unit costs: the seconds that the operations of a loop take on one machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from semistream.cost.loop import Loop
+
+__all__ = ["Curve", "Fit", "RowCost", "Shape", "UnitCosts"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Seconds as a function of a size, through measured points.
+
+    Between two points it is a straight line, behind the last one the line goes on.
+
+    Examples
+    --------
+    >>> c_io = Curve((4096.0, 131072.0), (0.0001, 0.0002))
+    >>> c_io(131072), c_io(2 * 131072) > 0.0002
+    (0.0002, True)
+    """
+
+    at: tuple[float, ...]
+    value: tuple[float, ...]
+
+    def __call__(self, size: float) -> float:
+        """Give the value at a size."""
+        if size > self.at[-1] and len(self.at) > 1:
+            slope = (self.value[-1] - self.value[-2]) / (self.at[-1] - self.at[-2])
+            return self.value[-1] + max(0.0, slope) * (size - self.at[-1])
+        return float(np.interp(size, self.at, self.value))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns of a join's rows: those of the stream, and those of the master that come out."""
+
+    stream_columns: int = 3
+    stream_bytes: float = 20.0
+    """The papers' v_S."""
+    payload_columns: int = 5
+    payload_bytes: float = 112.0
+    hashed: bool = False
+    """Whether codes are hashes of keys, not the keys themselves."""
+
+
+@dataclass(frozen=True)
+class RowCost:
+    """Seconds for one row: a fixed part, one for each column, one for each byte."""
+
+    fixed: float
+    column: float = 0.0
+    byte: float = 0.0
+
+    def __call__(self, columns: float, size: float) -> float:
+        """Give the seconds for a row of so many columns and bytes."""
+        return self.fixed + self.column * columns + self.byte * size
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What an algorithm's loop does beside the operations that are counted, measured in runs.
+
+    These are the papers' fudge factors: they say how far an implementation is from its model.
+    """
+
+    step: float = 0.0
+    """Seconds for each page that is met, beside its read."""
+    rows: float = 1.0
+    """What rows cost in the whole loop, to what they cost in the operations measured one by one."""
+    fill: float = 1.0
+    """Rows that a page answers, to those that a full window would have for it."""
+    cached: float = 1.0
+    """Hottest keys that would answer as much as the cache does, to the keys that are in it."""
+
+
+@dataclass(frozen=True)
+class UnitCosts:
+    """The seconds of each operation, by the papers' names."""
+
+    c_io: Mapping[str, Curve]
+    """A read into the disk buffer, its checksum included, over its bytes: for each way to read,
+    and with reads in flight (``"direct ahead"``), then per read."""
+    c_S: RowCost  # noqa: N815 - the papers' symbols, here and below
+    """Take a stream row in: its code, its page."""
+    c_A: RowCost  # noqa: N815
+    """Append a row to the window."""
+    c_E: RowCost  # noqa: N815
+    """Move a row of the window to where one left."""
+    c_H: RowCost  # noqa: N815
+    """Look a row up in the cache."""
+    c_O: RowCost  # noqa: N815
+    """Match a row, and give it out."""
+    far: Curve
+    """How much dearer a row is in a window of so many bytes than in a small one."""
+    fits: Mapping[str, Fit]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "c_io", MappingProxyType(dict(self.c_io)))
+        object.__setattr__(self, "fits", MappingProxyType(dict(self.fits)))
+
+    def fit(self, name: str) -> Fit:
+        """Give what was measured of an algorithm, or nothing of note for one that was not."""
+        return self.fits.get(name, Fit())
+
+    def rows_seconds(self, loop: Loop, shape: Shape) -> tuple[float, float]:
+        """Give the seconds for an iteration's rows: while pages are met, and before.
+
+        MOIJ's equation 2, w_S (c_S + c_A + c_O + c_E) + w_N (c_S + c_H + c_O), with c_E for each of
+        the rows that are moved when one leaves.
+        """
+        columns, size = shape.stream_columns, shape.stream_bytes
+        far = self.far(loop.window_bytes)
+        out = self.c_O(
+            columns + shape.payload_columns * loop.output,
+            size + shape.payload_bytes * loop.output,
+        )
+        given_out = loop.w_S * far * out
+        kept = self.c_A(columns, size) + loop.moves * self.c_E(columns, size)
+        arriving = loop.w * self.c_S(columns, size) + loop.w_S * far * kept
+        probed = loop.w if loop.cache_bytes else 0.0
+        hits = probed * self.c_H(columns, size) * self.far(loop.cache_bytes) + loop.w_N * out
+        return given_out, arriving + hits
+
+    def c_loop(self, name: str, loop: Loop, shape: Shape, read: str) -> float:
+        """Give the seconds of one iteration (the papers' c_loop)."""
+        fit = self.fit(name)
+        matching, before = (fit.rows * part for part in self.rows_seconds(loop, shape))
+        met = matching + fit.step * (loop.pages + loop.met)
+        if loop.ahead:  # the next pages are read while one is matched
+            disk = loop.reads * self.c_io[f"{read} ahead"](loop.read_bytes)
+            return max(disk, met) + before
+        return loop.reads * self.c_io[read](loop.read_bytes) + met + before
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give all costs for a file."""
+        rows = {name: vars(getattr(self, name)) for name in _ROWS}
+        return {
+            "c_io": {name: _points(curve) for name, curve in self.c_io.items()},
+            **rows,
+            "far": _points(self.far),
+            "fits": {name: vars(fit) for name, fit in self.fits.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `as_dict` gave."""
+        return cls(
+            c_io={name: _curve(points) for name, points in values["c_io"].items()},
+            **{name: RowCost(**values[name]) for name in _ROWS},
+            far=_curve(values["far"]),
+            fits={name: Fit(**fit) for name, fit in values["fits"].items()},
+        )
+
+
+_ROWS = ("c_S", "c_A", "c_E", "c_H", "c_O")
+
+
+def _points(curve: Curve) -> list[list[float]]:
+    return [list(point) for point in zip(curve.at, curve.value, strict=True)]
+
+
+def _curve(points: list[list[float]]) -> Curve:
+    at, value = zip(*points, strict=True)
+    return Curve(at, value)
