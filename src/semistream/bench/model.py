@@ -78,9 +78,8 @@ def measure_model(
                 say(f"R = {rows:,}, {share:.0%}, Zipf {exponent:g}")
                 cell = {"rows": rows, "share": share, "exponent": exponent}
                 memory = int(share * workload.bytes)
-                expected = _predictions(
-                    grid.algorithms, master, feed, (memory, exponent), profile.costs
-                )
+                setting = (memory, exponent)
+                expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
                 rates = _measure(grid, master, feed, memory, expected)
                 record["cells"].append({**cell, "memory": memory, "rates": rates})
                 yield record

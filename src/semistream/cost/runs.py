@@ -151,10 +151,15 @@ def _times(run: Observed, loop: Loop, costs: UnitCosts) -> _Times:
 
 def _one_by_one(fit: Fit, times: Sequence[_Times]) -> Fit:
     """Find step and rows, neither below zero, so that relative errors are least."""
-    t = _Times(*np.array(times).T)
-    a, b = t.met / t.whole, (t.matching + t.before) / t.whole
-    step, rows = _two(a, b, np.maximum(t.whole - t.disk, 0.0) / t.whole)
+    whole, disk, met, matching, before = _columns(times)
+    a, b = met / whole, (matching + before) / whole
+    step, rows = _two(a, b, np.maximum(whole - disk, 0.0) / whole)
     return replace(fit, step=step, rows=rows)
+
+
+def _columns(times: Sequence[_Times]) -> Floats:
+    """Give the seconds as arrays, one for each of the first five fields."""
+    return np.array([t[:5] for t in times], dtype=np.float64).T
 
 
 def _overlapping(fit: Fit, times: Sequence[_Times]) -> Fit:
@@ -162,14 +167,13 @@ def _overlapping(fit: Fit, times: Sequence[_Times]) -> Fit:
 
     The larger of the two counts, so there is no straight line to fit: all combinations are tried.
     """
-    t = _Times(*np.array(times).T)
     grid = np.geomspace(0.25, 8.0, 41)
     disk, rows, step = np.meshgrid(grid[8:33], grid, np.append(0.0, grid * 2e-5), indexing="ij")
     error = np.zeros_like(disk)
-    for i in range(len(t.whole)):
-        met = rows * t.matching[i] + step * t.met[i]
-        found = np.maximum(disk * t.disk[i], met) + rows * t.before[i]
-        error += np.log(found / t.whole[i]) ** 2
+    for t in times:
+        met = rows * t.matching + step * t.met
+        found = np.maximum(disk * t.disk, met) + rows * t.before
+        error += np.log(found / t.whole) ** 2
     error += 1e-4 * (np.log(disk) ** 2 + np.log(rows) ** 2)  # of equals, those nearest to none
     best = np.unravel_index(int(error.argmin()), error.shape)
     return replace(fit, step=float(step[best]), rows=float(rows[best]), disk=float(disk[best]))
