@@ -8,6 +8,7 @@ from semistream.bench.matrix import Cell, cell_of
 from semistream.bench.sheet import Sheet, thousands
 from semistream.bench.spark_tables import spark_sheets
 from semistream.bench.summary import LOST, Versus, candidate, ratio, spread, versus
+from semistream.bench.tuning_tables import sustain_sheets, tuning_sheets
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def sheets(record: Record) -> Iterator[Sheet]:
         "growth": _growth,
         "drift": _drift,
         "spark": spark_sheets,
+        "sustain": sustain_sheets,
+        "tuning": tuning_sheets,
     }
     yield from kinds[record["kind"]](record)
 

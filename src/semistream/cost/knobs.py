@@ -11,7 +11,6 @@ import numpy as np
 from semistream.algorithms import algorithms
 from semistream.algorithms.meshjoin import tuned_buffer
 from semistream.algorithms.page_cache import PageCache
-from semistream.cost.demand import Demand
 from semistream.errors import OptionError
 from semistream.master.format import ALIGNMENT, aligned
 from semistream.units import format_bytes
@@ -19,10 +18,21 @@ from semistream.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from semistream.cost.demand import Demand
     from semistream.master import Master
     from semistream.plan import Task
 
-__all__ = ["KNOBS", "PAGE_BYTES", "Axis", "Knob", "knobs_of", "page_axis", "repaged", "resized", "shown"]
+__all__ = [
+    "KNOBS",
+    "PAGE_BYTES",
+    "Axis",
+    "Knob",
+    "knobs_of",
+    "page_axis",
+    "repaged",
+    "resized",
+    "shown",
+]
 
 Value = int | float
 
@@ -202,6 +212,7 @@ def repaged(demand: Demand, pages: int) -> Demand:
 
     Examples
     --------
+    >>> from semistream.cost.demand import Demand
     >>> demand = Demand.zipf(values=100_000, exponent=1.0, pages=100)
     >>> before, after = demand.page_shares(), repaged(demand, 50).page_shares()
     >>> bool(np.allclose(before[0::2] + before[1::2], after))

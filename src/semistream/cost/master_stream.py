@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.allocation import take_rows
 from semistream.errors import OptionError
-from semistream.plain import plain_type
+from semistream.plain import plain_type, row_width
 from semistream.workloads import Zipf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy.typing as npt
+
     from semistream.master import Master
 
-__all__ = ["keys_of", "master_rows_of", "skewed_stream"]
+__all__ = ["keys_of", "master_rows_of", "skewed_stream", "stream_schema"]
 
 _MOST_KEYS = 50_000_000
 _AT_ONCE = 16  # pages
 _BATCH_ROWS = 65_536
 _FILLER = "filler"
+_ASSUMED = 16  # bytes of a key whose width varies
 
 
 def master_rows_of(master: Master) -> pa.RecordBatchReader:
@@ -35,10 +39,7 @@ def master_rows_of(master: Master) -> pa.RecordBatchReader:
     >>> master_rows_of(master).read_all().to_pylist()
     [{'id': 1, 'name': 'pen'}, {'id': 2, 'name': 'ink'}]
     """
-    kinds = {field.name: plain_type(field.type) for field in master.schema}
-    if master.keys.exact:
-        kinds[master.key[0]] = master.keys.types[0]
-    schema = pa.schema(list(kinds.items()))
+    schema = _plain(master)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for page in _pages(master):
@@ -49,16 +50,20 @@ def master_rows_of(master: Master) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
+def _plain(master: Master) -> pa.Schema:
+    """Give the master's columns in the types that pages hold, the key's as it is compared."""
+    kinds = {field.name: plain_type(field.type) for field in master.schema}
+    if master.keys.exact:
+        kinds[master.key[0]] = master.keys.types[0]
+    return pa.schema(list(kinds.items()))
+
+
 def _pages(master: Master) -> Iterator[pa.RecordBatch]:
+    """Give all pages, each in memory of its own: the reader's is valid until its next call."""
     reader, parts = master.reader(_AT_ONCE), master.statistics.parts
     for start in range(0, parts, _AT_ONCE):
         for page in reader.load(start, min(_AT_ONCE, parts - start)):
-            yield pa.concat_batches([page]) if master.read == "mapped" else _copied(page)
-
-
-def _copied(page: pa.RecordBatch) -> pa.RecordBatch:
-    """Give a page memory of its own: what the reader gave is valid until its next call."""
-    return page.take(pa.array(np.arange(page.num_rows)))
+            yield take_rows(page, np.arange(page.num_rows))
 
 
 def _column(master: Master, page: pa.RecordBatch, name: str) -> pa.Array:
@@ -75,7 +80,7 @@ def keys_of(master: Master) -> pa.Table:
             f"the most is {_MOST_KEYS:,}: leave measuring out (--no-measure)"
         )
         raise OptionError(msg)
-    kinds = [(name, master_rows_of(master).schema.field(name).type) for name in master.key]
+    schema = pa.schema([_plain(master).field(name) for name in master.key])
     found = []
     last: int | None = None
     for page in _pages(master):
@@ -83,17 +88,33 @@ def keys_of(master: Master) -> pa.Table:
         first = np.append(codes[0] != last, codes[1:] != codes[:-1])
         last = int(codes[-1])
         columns = [_column(master, page, name) for name in master.key]
-        rows = pa.RecordBatch.from_arrays(columns, schema=pa.schema(kinds))
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
         found.append(rows.take(pa.array(np.flatnonzero(first))))
-    return pa.Table.from_batches(found, schema=pa.schema(kinds)).combine_chunks()
+    return pa.Table.from_batches(found, schema=schema).combine_chunks()
+
+
+def stream_schema(master: Master, row_bytes: int) -> pa.Schema:
+    """Give the columns of a stream for a master: its key, and a filler up to ``row_bytes``.
+
+    Examples
+    --------
+    >>> import tempfile, semistream as ss
+    >>> table = pa.table({"id": ["a"], "filler": [1]})
+    >>> stream_schema(ss.build_master(table, tempfile.mkdtemp(), key="id"), 30).names
+    ['id', 'filler_']
+    """
+    keys = [_plain(master).field(name) for name in master.key]
+    taken = sum(row_width(field.type) or _ASSUMED for field in keys)
+    name = _FILLER
+    while name in master.schema.names:
+        name += "_"
+    return pa.schema([*keys, pa.field(name, pa.binary(max(1, row_bytes - int(taken))))])
 
 
 def skewed_stream(
     master: Master, exponent: float, row_bytes: int, rows: int, seed: int = 0
 ) -> tuple[pa.RecordBatch, ...]:
     """Make stream rows that ask for a master's keys by Zipf's law, hot keys lying scattered.
-
-    Beside the key a row has a filler, so that it is of about ``row_bytes`` bytes.
 
     Examples
     --------
@@ -104,24 +125,15 @@ def skewed_stream(
     >>> batch.num_rows, [str(field.type) for field in batch.schema]
     (1000, ['int64', 'fixed_size_binary[12]'])
     """
-    keys, zipf = keys_of(master), Zipf(max(1, len_of(master)), exponent)
-    width = max(1, row_bytes - int(keys.nbytes / max(1, len(keys))))
-    draw = np.random.default_rng(seed)
+    keys, schema = keys_of(master), stream_schema(master, row_bytes)
+    zipf, draw = Zipf(len(keys), exponent), np.random.default_rng(seed)
     sizes = [min(_BATCH_ROWS, rows - start) for start in range(0, rows, _BATCH_ROWS)]
-    return tuple(_batch(keys, zipf.sample(size, draw), width) for size in sizes)
+    return tuple(_batch(keys, zipf.sample(size, draw), schema) for size in sizes)
 
 
-def len_of(master: Master) -> int:
-    """Give how many join values there are."""
-    return master.statistics.values
-
-
-def _batch(keys: pa.Table, chosen: np.ndarray, width: int) -> pa.RecordBatch:  # type: ignore[type-arg]
+def _batch(keys: pa.Table, chosen: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
     rows = keys.take(pa.array(chosen)).combine_chunks().to_batches()[0]
-    kind = pa.binary(width)
-    filler = pa.FixedSizeBinaryArray.from_buffers(
-        kind, rows.num_rows, [None, pa.py_buffer(bytes(width * rows.num_rows))]
-    )
-    return pa.RecordBatch.from_arrays(
-        [*rows.columns, filler], schema=rows.schema.append(pa.field(_FILLER, kind))
-    )
+    kind = schema[-1].type
+    zeros = pa.py_buffer(bytes(kind.byte_width * rows.num_rows))
+    filler = pa.FixedSizeBinaryArray.from_buffers(kind, rows.num_rows, [None, zeros])
+    return pa.RecordBatch.from_arrays([*rows.columns, filler], schema=schema)

@@ -107,9 +107,7 @@ def tuned(
     """
 
     def expect(options: Options) -> Prediction:
-        return predict(
-            name, spec, memory, demand, costs, use_filter=use_filter, options=options
-        )
+        return predict(name, spec, memory, demand, costs, use_filter=use_filter, options=options)
 
     task = Task.of(spec, memory, use_filter)
     axes = {knob.option: knob.axis(task) for knob in knobs_of(name)}
@@ -141,9 +139,7 @@ def tuned_pages(
     return _tuned(name, {PAGE_BYTES: page_axis(spec.master)}, expect)
 
 
-def _tuned(
-    name: str, axes: Mapping[str, Axis], expect: Callable[[Options], Prediction]
-) -> Tuned:
+def _tuned(name: str, axes: Mapping[str, Axis], expect: Callable[[Options], Prediction]) -> Tuned:
     def rate(values: tuple[Value, ...]) -> float | None:
         try:
             return expect(dict(zip(axes, values, strict=True))).rate

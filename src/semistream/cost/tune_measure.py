@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from semistream.algorithms import choose
 from semistream.bench.run import Run, rounded
 from semistream.bench.summary import Spread, ratio, spread
 from semistream.errors import BudgetError
 from semistream.join import Join
+from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     Options = Mapping[str, Value]
     Say = Callable[[str], None]
 
-__all__ = ["Candidate", "Curve", "Sampling", "measured"]
+__all__ = ["Candidate", "Curve", "Sampling", "distinct", "measured"]
 
 
 class Sampling(NamedTuple):
@@ -42,8 +44,10 @@ class Candidate(NamedTuple):
     options: Options
     """What stands in the record; with ``page_bytes`` it describes the master."""
     master: Master
-    given: Options
+    given: Mapping[str, Any]
     """The options of the join."""
+    untuned: bool = False
+    """Whether it is what is done without tuning."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,8 @@ class Curve:
         """
         if self.best == self.chosen:
             return Spread(0.0, 0.0, 0.0)
-        return spread(1 - share for share in _shares(*self.final))
-
-
-def _shares(mine: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    return [a / b for a, b in zip(mine, theirs, strict=True)]
+        share = ratio(*self.final)
+        return Spread(1 - share.middle, 1 - share.most, 1 - share.least)
 
 
 def measured(
@@ -92,8 +93,7 @@ def measured(
 ) -> Curve:
     """Run every candidate on the same stream, in turn.
 
-    Each holds ``memory`` bytes while this lasts, for all go on where their last sample ended. One
-    that finds no plan is left out.
+    Each holds ``memory`` bytes while this lasts, for all go on where their last sample ended.
 
     Parameters
     ----------
@@ -103,47 +103,57 @@ def measured(
         The stream, given again and again; its key has the names of the master's.
     """
     runs = _runs(name, memory, candidates, batches)
-    for number, run in runs.items():
-        say(f"{name}: {_text(candidates[number].options)} settles")
+    for candidate, run in zip(candidates, runs, strict=True):
+        say(f"{name}: {_text(candidate.options)} settles")
         run.warm_up(sampling.warm)
     say(f"{name}: {len(runs)} choices in turn")
     samples = _in_turn(runs, sampling)
-    numbers = list(runs)
-    best = max(numbers, key=lambda number: spread(samples[number]).middle)
-    say(f"{name}: the model's choice against {_text(candidates[best].options)}")
-    again = {number: runs[number] for number in dict.fromkeys((chosen, best))}
-    final = _in_turn(again, sampling) if best != chosen else samples
-    for run in runs.values():
+    middles = [spread(some).middle for some in samples]
+    best = middles.index(max(middles))
+    final = [samples[chosen], samples[best]]
+    if best != chosen:
+        say(f"{name}: the model's choice against {_text(candidates[best].options)}")
+        final = _in_turn([runs[chosen], runs[best]], sampling)
+    for run in runs:
         run.join.close()
-    return Curve(
-        tuple(candidates[number].options for number in numbers),
-        tuple(samples[number] for number in numbers),
-        numbers.index(best),
-        numbers.index(chosen),
-        (final[chosen], final[best]),
-    )
+    options = tuple(candidate.options for candidate in candidates)
+    return Curve(options, tuple(samples), best, chosen, (final[0], final[1]))
+
+
+def distinct(
+    name: str, memory: int, candidates: Sequence[Candidate], schema: pa.Schema
+) -> list[Candidate]:
+    """Leave out candidates that have no plan, or the same one as another."""
+    found: dict[Any, Candidate] = {}
+    for candidate in candidates:
+        master = candidate.master
+        spec = JoinSpec.resolve(master, schema, list(master.key), "inner", None, "")
+        try:
+            _, _, plan = choose(name, spec, memory, None, candidate.given)
+        except BudgetError:
+            continue
+        same = (master.snapshot, *plan.components.items(), *plan.settings.items())
+        kept = found.get(same, candidate)
+        found[same] = kept._replace(untuned=kept.untuned or candidate.untuned)
+    return list(found.values())
 
 
 def _runs(
     name: str, memory: int, candidates: Sequence[Candidate], batches: Sequence[pa.RecordBatch]
-) -> dict[int, Run]:
-    runs, schema = {}, batches[0].schema
-    for number, (_, master, given) in enumerate(candidates):
-        on = list(master.key)
-        try:
-            join = Join(master, schema, on=on, memory=memory, algorithm=name, **given)
-        except BudgetError:
-            continue
-        runs[number] = Run(join, itertools.cycle(batches))
-    return runs
+) -> list[Run]:
+    schema = batches[0].schema
+    joins = (
+        Join(c.master, schema, on=list(c.master.key), memory=memory, algorithm=name, **c.given)
+        for c in candidates
+    )
+    return [Run(join, itertools.cycle(batches)) for join in joins]
 
 
-def _in_turn(runs: Mapping[int, Run], sampling: Sampling) -> dict[int, list[int]]:
-    samples: dict[int, list[int]] = {number: [] for number in runs}
-    order = list(runs)
+def _in_turn(runs: Sequence[Run], sampling: Sampling) -> list[list[int]]:
+    samples: list[list[int]] = [[] for _ in runs]
     for turn in range(sampling.rounds):
-        first = turn % len(order)
-        for number in order[first:] + order[:first]:
+        for place in range(len(runs)):
+            number = (turn + place) % len(runs)  # each round begins with another one
             samples[number].append(_sample(runs[number], sampling.seconds))
     return samples
 
