@@ -120,14 +120,15 @@ def test_meshjoins_optimum_is_the_closed_form_where_only_reads_cost(spec, demand
     only_reads = UnitCosts({"direct": line}, FREE, FREE, FREE, FREE, FREE, line, {})
     found = tuned("meshjoin", spec, MEMORY, demand, only_reads)
     task = Task.of(spec, MEMORY, None)
-    divided = MEMORY - sum(task.fixed(0).values())  # what buffer and window have together
+    # What buffer and window have together, but for the window's 8 bytes a page of the master.
+    divided = MEMORY - sum(task.fixed(0).values()) - 8 * demand.pages
     wanted = tuned_buffer(divided, q)
-    assert found.options["buffer"] == pytest.approx(wanted, abs=2 * task.page_bytes)
+    assert found.options["buffer"] == pytest.approx(wanted, abs=task.page_bytes)
     for point in found.curve:  # rate ∝ (M − b)·b/(q + b)
         b = point.options["buffer"]
         shape = (divided - b) * b / (q + b)
         best = (divided - wanted) * wanted / (q + wanted)
-        assert point.rate / found.best.rate == pytest.approx(shape / best, rel=0.01)
+        assert point.rate / found.best.rate == pytest.approx(shape / best, rel=0.002)
 
 
 def test_meshjoin_has_the_papers_closed_form_among_its_candidates(spec, demand):
@@ -266,7 +267,7 @@ def test_tune_gives_a_record(master, profile):
 
 
 def test_tune_builds_masters_for_page_sizes_and_removes_them(master, profile, tmp_path):
-    few = ["--seconds", 0.01, "--rounds", 1, "--algorithm", "hybridjoin", "--pages"]
+    few = ["--seconds", 0.005, "--rounds", 1, "--algorithm", "hybridjoin", "--pages"]
     where = ["--master", master.path, "--memory", "1MB", "--scratch", tmp_path]
     shown = call("tune", *where, *few, "--json")
     assert shown.exit_code == 0, shown.output

@@ -156,7 +156,7 @@ def sustain(
         for _ in join.offer(next(pieces)):
             pass
         begun, at = at, min(clock.now() - start, seconds)
-        slots.passed(begun, at, lambda now, before=offered: rate * now - before)
+        slots.passed(begun, at, rate, offered)
         busy += max(0.0, at - max(begun, seconds / 4))
         offered += rows
     return Trace(rate, seconds, slots.means(), busy / (seconds * 3 / 4))
@@ -170,7 +170,7 @@ def _pieces(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
 
 
 class _Slots:
-    """Means of a value over short times."""
+    """Means of the backlog over short times."""
 
     def __init__(self, width: float) -> None:
         self._width = width
@@ -179,10 +179,10 @@ class _Slots:
     def add(self, at: float, value: float) -> None:
         self._found.setdefault(int(at / self._width), []).append(value)
 
-    def passed(self, begin: float, end: float, value: Callable[[float], float]) -> None:
-        """Add a value for every slot that began between two times."""
+    def passed(self, begin: float, end: float, rate: float, offered: int) -> None:
+        """Add what waited at each slot that began while a batch was taken in."""
         for slot in range(int(begin / self._width) + 1, int(end / self._width) + 1):
-            self.add(slot * self._width, value(slot * self._width))
+            self.add(slot * self._width, rate * slot * self._width - offered)
 
     def means(self) -> list[tuple[float, float]]:
         return [

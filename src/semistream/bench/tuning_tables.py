@@ -120,14 +120,16 @@ def curve_of(cell: Record, option: str) -> list[Value]:
 def curve_sheets(cell: Record) -> Iterator[Sheet]:
     """Give both curves of one algorithm side by side, a table for each knob."""
     for option in cell["knobs"]:
-        heads, note = (option, "by the model"), "as a share of the best"
-        rows = [(shown(option, v.value), f"{v.model:.1%}") for v in curve_of(cell, option)]
-        if "measured" in cell:
-            heads, note = (*heads, "measured"), f"each {note}; measured: median (range) of rounds"
-            found = [v.measured for v in curve_of(cell, option)]
-            rows = [(*row, _share(share)) for row, share in zip(rows, found, strict=True)]
         title = f"{cell['algorithm']}: {option} within {format_bytes(cell['memory'])}"
-        yield Sheet(title, heads, tuple(rows), note)
+        heads, note = (option, "by the model", "measured"), "as a share of the best"
+        rows = [
+            (shown(option, v.value), f"{v.model:.1%}", _share(v.measured))
+            for v in curve_of(cell, option)
+        ]
+        if "measured" in cell:
+            note = f"each {note}; measured: median (range) over rounds"
+        columns = slice(None if "measured" in cell else 2)
+        yield Sheet(title, heads[columns], tuple(row[columns] for row in rows), note)
 
 
 def summary_lines(cell: Record) -> Iterator[str]:
