@@ -73,7 +73,9 @@ def look_up(master: Master, codes: Ints, counts: Ints, *, pages: int, seed: int 
     return Presence(page, present, certain, _mean_matches(matches, counts, typical, present))
 
 
-def _choose(asked: npt.NDArray[np.float64], most: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def _choose(
+    asked: npt.NDArray[np.number], most: int, rng: np.random.Generator
+) -> tuple[Ints, Ints]:
     """Choose pages that are asked for: the busiest, and of the others some at random."""
     order = np.argsort(-asked, kind="stable")[: int((asked > 0).sum())]
     if len(order) <= most:

@@ -28,7 +28,7 @@ def count_groups(most: int) -> Ints:
     Examples
     --------
     >>> count_groups(25).tolist()[-5:]
-    [15, 16, 18, 20, 22]
+    [16, 18, 20, 22, 24]
     """
     wide = _SINGLE_COUNTS * _WIDTH ** np.arange(1, 2 + np.log(most) / np.log(_WIDTH))
     least = np.concatenate([np.arange(1, _SINGLE_COUNTS + 1), np.ceil(wide)]).astype(np.int64)
