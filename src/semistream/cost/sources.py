@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
-import pyarrow.json
 
+from semistream.cost.json_rows import json_rows
 from semistream.cost.topic import SCHEME, read_topic
 from semistream.errors import OptionError
 
@@ -126,9 +128,13 @@ def _csv(files: Sequence[Path], types: Types) -> Iterator[Piece]:
 
 
 def _json(files: Sequence[Path], types: Types) -> Iterator[Piece]:
-    parse = pyarrow.json.ParseOptions(explicit_schema=pa.schema(list(types.items())))
-    options = ds.JsonFragmentScanOptions(parse_options=parse)
-    return map(_piece, _fragments(files, ds.JsonFileFormat(options)))
+    return (partial(_lines, file, types) for file in files)
+
+
+def _lines(file: Path, types: Types) -> Batches:
+    with pa.input_stream(str(file)) as packed, BufferedReader(packed) as content:
+        while lines := list(islice(content, _BATCH_ROWS)):
+            yield from json_rows(lines, types)
 
 
 def _fragments(files: Sequence[Path], kind: ds.FileFormat) -> Iterator[ds.Fragment]:

@@ -6,8 +6,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.json
 
+from semistream.cost.json_rows import json_rows
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
@@ -69,8 +69,10 @@ def _batches(
             messages = _next(consumer, topic, timeout)
             left -= {message.partition() for message in messages if message.error()}
             values = [message.value() for message in messages if not message.error()]
-            if lines := [value for value in values if value]:
-                yield from _rows(lines, topic, types)
+            yield from json_rows((value for value in values if value), types)
+    except pa.ArrowInvalid as error:
+        msg = f"topic {topic!r}: a message is not the JSON that was expected: {error}"
+        raise OptionError(msg) from error
     finally:
         consumer.close()
 
@@ -106,17 +108,3 @@ def _next(consumer: Consumer, topic: str, timeout: float) -> list[Message]:
                     raise OptionError(f"topic {topic!r} cannot be read: {error.str()}")
             return messages
     raise OptionError(f"no further message of topic {topic!r} within {timeout:g} s; try again")
-
-
-def _rows(
-    lines: list[bytes], topic: str, types: Mapping[str, pa.DataType]
-) -> Iterator[pa.RecordBatch]:
-    content = b"\n".join(lines)
-    parse = pyarrow.json.ParseOptions(pa.schema(list(types.items())), newlines_in_values=True)
-    read = pyarrow.json.ReadOptions(use_threads=False, block_size=len(content) + 1)
-    try:
-        table = pyarrow.json.read_json(pa.BufferReader(content), read, parse)
-    except pa.ArrowInvalid as error:
-        msg = f"topic {topic!r}: a message is not the JSON that was expected: {error}"
-        raise OptionError(msg) from error
-    return iter(table.to_batches())
