@@ -178,6 +178,15 @@ def test_no_more_rows_are_taken_than_wanted(tmp_path: Path) -> None:
         sample_stream(endless, master, "key", rows=0)
 
 
+def test_a_stream_or_a_master_without_rows_is_told(tmp_path: Path) -> None:
+    schema = pa.schema([("key", pa.int64())])
+    empty = build_master(schema.empty_table(), tmp_path / "master", key="key")
+    sample = sample_stream([pa.record_batch({"key": [1, 2]})], empty, "key")
+    assert (sample.absent, sample.matches, sample.fit) == (1, 1, None)
+    nothing = sample_stream([], built(tmp_path / "other", keys=100), "key")
+    assert (nothing.rows, nothing.absent, nothing.row_bytes, nothing.fit) == (0, 0, 0, None)
+
+
 def test_the_demand_of_a_zipf_stream_has_its_hot_keys_on_their_pages(tmp_path: Path) -> None:
     master = built(tmp_path, stride=2)
     zipf = Zipf(KEYS, 1.0)

@@ -21,7 +21,6 @@ __all__ = ["Presence", "look_up"]
 
 _UNKNOWN = -1
 _FILTER_BYTES = 64 << 20
-_CLASSES = 4  # keys seen once, twice, three times, and more often
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +32,8 @@ class Presence:
     present: Flags
     """Which keys the master has: certain where ``certain``, else drawn so that the share is right.
 
-    Of the keys that were not looked up, as many are taken for absent as were among those that were,
-    keys seen once, twice, … each for themselves. Which ones is drawn at random.
+    Of the keys that were not looked up, as many are taken for absent as were among those that were
+    and that came about as often. Which ones is drawn at random.
     """
     certain: Flags
     matches: float
@@ -103,11 +102,11 @@ def _guess(
     unknown: Flags, typical: Flags, present: Flags, counts: Ints, rng: np.random.Generator
 ) -> Flags:
     """Draw which of the unknown keys are present, as often as the typical ones are."""
-    guess, classes = np.zeros_like(unknown), np.minimum(counts, _CLASSES)
-    for number in np.unique(classes[unknown]):
-        alike = typical & (classes == number)
-        share = present[alike if alike.any() else typical].mean()
-        keys = np.flatnonzero(unknown & (classes == number))
+    guess, kinds = np.zeros_like(unknown), np.frexp(counts)[1]  # 1, 2 to 3, 4 to 7, … times
+    for kind in np.unique(kinds[unknown]):
+        distance = np.abs(kinds - kind)
+        share = present[typical & (distance == distance[typical].min())].mean()
+        keys = np.flatnonzero(unknown & (kinds == kind))
         guess[rng.choice(keys, round(share * len(keys)), replace=False)] = True
     return guess
 

@@ -130,7 +130,7 @@ class Sample:
             return "not known, for no row has a match"
         misfit = f"misfit {fit.misfit:.3f}, at most {fit.allowed:.3f}"
         if fit.holds:
-            return f"Zipf's law with exponent {fit.exponent:.2f} ± {fit.error:.2f} ({misfit})"
+            return f"Zipf's law with exponent {fit.exponent:.2f} ± {max(0.01, fit.error):.2f} ({misfit})"
         return (
             f"as counted: Zipf's law, at best with exponent {fit.exponent:.2f}, is off ({misfit})"
         )
@@ -173,6 +173,10 @@ def sample_stream(
     >>> sample.counts.tolist(), sample.absent, sample.nulls
     ([2, 1], 0.25, 1)
     """
+    for name, value, usual in (("rows", rows, _ROWS), ("pages", pages, _PAGES)):
+        if value < 1:
+            msg = f"{name}={value!r} is not possible; give at least 1, {usual:,} is usual"
+            raise OptionError(msg)
     seen = _Seen.of(batches, master, on, rows)
     codes, counts = np.unique(seen.codes, return_counts=True)
     found = look_up(master, codes, counts, pages=pages, seed=seed)
@@ -232,9 +236,6 @@ class _Seen:
 
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch], master: Master, on: On, rows: int) -> _Seen:
-        if rows < 1:
-            msg = f"rows={rows!r} is not possible; give at least 1, a million is usual"
-            raise OptionError(msg)
         taken, size, codes = 0, 0, [np.empty(0, np.int64)]
         for batch in batches:
             part = batch.slice(0, rows - taken)
