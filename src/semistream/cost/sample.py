@@ -129,11 +129,10 @@ class Sample:
         if fit is None:
             return "not known, for no row has a match"
         misfit = f"misfit {fit.misfit:.3f}, at most {fit.allowed:.3f}"
-        if fit.holds:
-            return f"Zipf's law with exponent {fit.exponent:.2f} ± {max(0.01, fit.error):.2f} ({misfit})"
-        return (
-            f"as counted: Zipf's law, at best with exponent {fit.exponent:.2f}, is off ({misfit})"
-        )
+        if not fit.holds:
+            return f"as counted: Zipf's law is off, at best with {fit.exponent:.2f} ({misfit})"
+        error = max(0.01, fit.error)
+        return f"Zipf's law with exponent {fit.exponent:.2f} ± {error:.2f} ({misfit})"
 
 
 def sample_stream(
