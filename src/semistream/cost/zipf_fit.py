@@ -11,7 +11,6 @@ Keys that were not seen take part: they are seen no times.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +33,7 @@ LARGEST_MISFIT = 0.03
 
 _STEEPEST = 4.0
 _GRID, _REFINEMENTS = 21, 3  # in steps of 0.2, then of 0.02, then of 0.002
+_HALVINGS = 4
 _HEAD = 8  # keys seen most often, which are one group: few keys do not decide on the law of all
 _STRAYS = 1e-3  # keys expected anywhere, so that one odd key does not decide either
 _UNIFORM = 1.35  # a uniform stream's likelihood is as far from its best in one sample of twenty
@@ -138,12 +138,20 @@ class _Profile:
         expected = np.maximum(expected, 0.0) + _STRAYS
         return float(seen @ np.log(expected) - expected.sum())
 
-    def error(self, exponent: float, step: float = 0.02) -> float:
-        """Give the standard error, from how fast the likelihood falls."""
-        middle = max(exponent, step)
-        below, here, above = (self.likelihood(middle + at) for at in (-step, 0.0, step))
-        bend = (2 * here - below - above) / step**2
-        return 1 / sqrt(bend) if bend > 0 else inf
+    def error(self, exponent: float) -> float:
+        """Give how far up the likelihood falls by 1/2, as it does one standard error away.
+
+        Not from its bend: near 0 a stream is all but uniform, and there is none.
+        """
+        enough = self.likelihood(exponent) - 0.5
+        near, far = 0.0, 0.005
+        while self.likelihood(exponent + far) > enough and far < _STEEPEST:
+            near, far = far, 2 * far
+        for _ in range(_HALVINGS):
+            middle = (near + far) / 2
+            falls = self.likelihood(exponent + middle) <= enough
+            near, far = (near, middle) if falls else (middle, far)
+        return far
 
     def misfit(self, exponent: float) -> float:
         """Give the largest difference between the shares that so many keys answer."""
