@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Observed:
         return self.answered / max(1, self.pages)
 
 
-def options_of(name: str) -> dict[str, bool]:
+def options_of(name: str) -> dict[str, Any]:
     """Give the options with which an algorithm's loop runs even where pages lie in memory."""
     return {"at_once": False} if name == "adaptive" else {}
 
