@@ -34,7 +34,8 @@ def read_curve(master: Master, seconds: float, seed: int = 0) -> Curve:
 def _read(
     master: Master, pages: int, seconds: float, draw: np.random.Generator
 ) -> tuple[float, float]:
-    reader, spent = master.reader(pages), []
+    reader = master.reader(pages)
+    spent: list[float] = []
     parts = master.statistics.parts
     until = time.perf_counter() + seconds
     while len(spent) < _FEWEST or time.perf_counter() < until:
@@ -57,7 +58,8 @@ def _sweep(
     master: Master, pages: int, seconds: float, draw: np.random.Generator
 ) -> tuple[float, float]:
     buffers = min(_BUFFERS, max(2 * pages, 2))
-    reader, spent = master.reader(buffers, pages), []
+    reader = master.reader(buffers, pages)
+    spent: list[float] = []
     firsts = np.arange(0, max(1, master.statistics.parts - pages), pages)
     until = time.perf_counter() + seconds
     while len(spent) < 2 or time.perf_counter() < until:
