@@ -96,7 +96,7 @@ def _run(grid: ModelGrid, output: Path | None, data: Path, profile: Profile) -> 
     record: dict[str, Any] = {}
     with progress_bar() as bar:
         task = bar.add_task("", total=grid.cells)
-        for record in measure_model(  # noqa: B007 - the last one is the whole
+        for record in measure_model(
             grid, data, profile, lambda what: bar.update(task, description=what)
         ):
             bar.advance(task)

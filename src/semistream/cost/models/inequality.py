@@ -16,9 +16,7 @@ class Split(NamedTuple):
     """How cache and window divide their memory."""
 
     keys: float
-    """Join values in the cache."""
-    effective: float
-    """The hottest keys that would answer as much."""
+    """Join values in the cache: chance lets more in than the expected counts say, or fewer."""
     cache: float
     window: float
 
@@ -42,8 +40,9 @@ def divide(s: Setting, length: Callable[[float, float], float]) -> Split:
     for _ in range(24):
         keys = (low + high) / 2
         window = divided - keys * s.cached_value
-        queue = length(keys * s.fit.cached, window)
+        queue = length(keys, window)
         least = s.cached_value / (s.task.window_row * max(queue, 1e-9))
         low, high = (keys, high) if keys_above(s, least) > keys else (low, keys)
-    cache = low * s.cached_value
-    return Split(low, low * s.fit.cached, cache, divided - cache)
+    keys = min(low * s.fit.cached, largest / s.cached_value)
+    cache = keys * s.cached_value
+    return Split(keys, cache, divided - cache)
