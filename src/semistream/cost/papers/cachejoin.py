@@ -16,7 +16,7 @@ from semistream.cost.papers.queue import any_page, oldest_page
 if TYPE_CHECKING:
     from semistream.cost.papers.symbols import Costs, Sizes
 
-__all__ = ["Served", "c_loop", "memory", "service_rate", "served"]
+__all__ = ["Served", "c_loop", "memory", "served", "service_rate"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Served:
 
     @property
     def w(self) -> float:
-        """w = w_N + w_S."""
+        """All of them: w = w_N + w_S."""
         return self.w_n + self.w_s
 
 

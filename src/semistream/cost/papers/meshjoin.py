@@ -1,8 +1,8 @@
-"""MESHJOIN: equations 1 to 5 of Naeem, Dobbie, Weber: Comparing Global Optimization and Default
-Settings of Stream-based Joins.
+"""MESHJOIN: equations 1 to 5 of Naeem, Dobbie and Weber on its tuned and default disk buffer.
 
-All as printed. The paper leaves σ open; that every stream tuple meets all of R once gives it.
-"""  # noqa: D205
+Comparing Global Optimization and Default Settings of Stream-based Joins. All as printed.
+The paper leaves σ open; that every stream tuple meets all of R once gives it.
+"""
 
 from __future__ import annotations
 

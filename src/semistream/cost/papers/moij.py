@@ -69,8 +69,8 @@ def in_queue(rank: float, m: float, h_r: float, sizes: Sizes) -> float:
     3439
     """
     h_s = sizes.h_s(m - h_r * sizes.v_r - sizes.v_p)
-    p = (1 - sizes.absent) * rank**-sizes.exponent / float(harmonic(sizes.values, sizes.exponent))
-    return p * h_s / max(1e-12, 1 - hit(h_r, sizes))
+    weight = float(rank**-sizes.exponent / harmonic(sizes.values, sizes.exponent))
+    return (1 - sizes.absent) * weight * h_s / max(1e-12, 1 - hit(h_r, sizes))
 
 
 def tuned_h_r(m: float, sizes: Sizes, *, printed: bool = False) -> float:

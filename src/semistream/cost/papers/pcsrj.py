@@ -24,7 +24,7 @@ from semistream.cost.papers.harmonic import harmonic, hit
 if TYPE_CHECKING:
     from semistream.cost.papers.symbols import Costs, Sizes
 
-__all__ = ["busiest", "c_loop", "gain", "memory", "odd_share", "service_rate", "served"]
+__all__ = ["busiest", "c_loop", "gain", "memory", "odd_share", "served", "service_rate"]
 
 _KEYS, _TRIALS = 4096, 400
 

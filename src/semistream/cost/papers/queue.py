@@ -20,8 +20,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from semistream.cost.papers.harmonic import Pages
 
@@ -35,6 +33,7 @@ def waiting(h_s: float, pages: Pages, absent: float = 0.0) -> float:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from semistream.cost.papers.harmonic import Pages
     >>> round(waiting(5000, Pages(np.array([0.001]), np.array([1000.0]))))
     9099
@@ -62,6 +61,7 @@ def oldest_page(h_s: float, pages: Pages, absent: float = 0.0) -> float:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from semistream.cost.papers.harmonic import Pages
     >>> pages = Pages(np.array([0.001]), np.array([1000.0]))
     >>> [round(oldest_page(h, pages), 3) for h in (1, 1000, 100_000)]
@@ -76,6 +76,7 @@ def any_page(h_s: float, pages: Pages) -> float:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from semistream.cost.papers.harmonic import Pages
     >>> any_page(100_000, Pages(np.array([0.001]), np.array([1000.0])))
     100.0

@@ -128,8 +128,9 @@ def c_loop(w: float, split: Split, sizes: Sizes, costs: Costs) -> float:
     Examples
     --------
     >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
-    >>> c_loop(0, Split(2, 3), Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0), c_h=100.0))
-    0.0024500000000000004
+    >>> costs = Costs(Read(1e6, 10.0), c_h=100.0)
+    >>> round(c_loop(0, Split(2, 3), Sizes(r_t=2e6, v_p=60_000), costs), 6)
+    0.00245
     """
     probes = (split.k + split.pinned) * sizes.d * costs.c_h
     outputs = sizes.m * (1 - sizes.absent)

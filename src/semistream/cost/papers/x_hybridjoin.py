@@ -14,7 +14,7 @@ from semistream.cost.papers import tuned_x_hybridjoin as tuned
 from semistream.cost.papers.harmonic import hit
 
 if TYPE_CHECKING:
-    from semistream.cost.papers.symbols import Costs, Sizes
+    from semistream.cost.papers.symbols import Sizes
 
 __all__ = ["HYBRIDJOIN", "X_HYBRIDJOIN", "Served", "c_loop", "memory", "served", "service_rate"]
 
