@@ -38,10 +38,10 @@ ALL = Costs(Read(1e6, 10.0), 80.0, 60.0, 50.0, 30.0, 90.0, 5.0, 7.0, 2.0)
 SMALL = Sizes(r_t=2e6, v_p=60_000)
 LARGE = Sizes(r_t=100e6, v_p=0.1 * MB, ptr=4, f=1.0)  # MOIJ's tables 1; no fudge factor is given
 
-memories = st.floats(2 * MB, 200 * MB)
+memories = st.floats(2 * MB, 100 * MB)  # three times as much is still less than R
 workloads = st.builds(
     Sizes,
-    r_t=st.floats(5e5, 2e7),
+    r_t=st.floats(3e6, 2e7),
     v_p=st.floats(8e3, 2e5),
     exponent=st.floats(0, 1.2),
     m=st.sampled_from([1.0, 3.0]),

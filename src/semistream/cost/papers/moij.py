@@ -77,6 +77,7 @@ def tuned_h_r(m: float, sizes: Sizes, *, printed: bool = False) -> float:
     """Give h_R, the tuples in the cache, at which Theorem 2 holds for just those.
 
     Bisection on the last rank for which it holds, as both h_S and the share of misses depend on it.
+    For less memory than R takes; with more, all of R belongs in memory and there is nothing to ask.
 
     Examples
     --------
