@@ -139,7 +139,7 @@ def test_memory_adds_up_and_rates_are_w_over_c_loop(m, sizes):
 
 
 @given(memories, workloads, st.floats(1.01, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_more_memory_never_lowers_a_tuned_rate(m, sizes, more):
     def rates(m):
         b = meshjoin.tuned_b(m, sizes, ALL)
@@ -154,7 +154,7 @@ def test_more_memory_never_lowers_a_tuned_rate(m, sizes, more):
 
 
 @given(memories, workloads)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_tuned_is_never_below_one_page_of_each(m, sizes):
     def rate(split):
         return tuned_x_hybridjoin.service_rate(m, split, sizes, ALL, printed=True)
@@ -397,7 +397,7 @@ def test_duplicates_make_a_value_dearer_to_cache():
 
 
 @given(st.floats(0.002, 0.5))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_least_memory_bears_the_rate_and_less_does_not(share):
     m = share * LARGE.r_bytes
     rate = moij.service_rate(m, LARGE, READS)
