@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from semistream.cost.queue import Groups, oldest_first
+
 if TYPE_CHECKING:
     from semistream.cost.papers.harmonic import Pages
 
@@ -38,17 +40,11 @@ def waiting(h_s: float, pages: Pages, absent: float = 0.0) -> float:
     >>> round(waiting(5000, Pages(np.array([0.001]), np.array([1000.0]))))
     9099
     """
+    return oldest_first(_groups(pages), h_s, absent).wait
 
-    def held(t: float) -> float:
-        load = pages.share * t
-        return float(load * (1 + load / 2) / (1 + load) @ pages.count) + absent * t
 
-    low = max(h_s, 1e-9) / max(pages.total + absent, _LEAST)
-    high = 2 * low  # what is held is at least half of what arrived and at most all of it
-    for _ in range(16):
-        middle = (low + high) / 2
-        low, high = (low, middle) if held(middle) > h_s else (middle, high)
-    return low + (h_s - held(low)) * (high - low) / max(held(high) - held(low), _LEAST)
+def _groups(pages: Pages) -> Groups:
+    return Groups(pages.count, pages.share)
 
 
 def oldest_page(h_s: float, pages: Pages, absent: float = 0.0) -> float:
@@ -67,8 +63,7 @@ def oldest_page(h_s: float, pages: Pages, absent: float = 0.0) -> float:
     >>> [round(oldest_page(h, pages), 3) for h in (1, 1000, 100_000)]
     [1.001, 2.414, 200.005]
     """
-    t = waiting(h_s, pages, absent)
-    return 1 / max(float(pages.share / (1 + pages.share * t) @ pages.count), _LEAST)
+    return 1 / max(oldest_first(_groups(pages), h_s, absent).reads, _LEAST)
 
 
 def any_page(h_s: float, pages: Pages) -> float:
