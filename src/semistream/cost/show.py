@@ -1,0 +1,126 @@
+"""The planner's answer as tables of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from semistream.bench.sheet import Sheet
+from semistream.cost.question import is_whole
+from semistream.cost.rates import format_rate
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from semistream.cost.answers import Answer
+    from semistream.cost.cluster import Cluster
+    from semistream.cost.planning import Planning
+
+__all__ = ["as_text", "cluster_sheet", "plain_table", "planning_sheet"]
+
+_HEADS = (
+    "algorithm",
+    "predicted rows/s",
+    "with half",
+    "with twice",
+    "window",
+    "cache",
+    "disk buffer",
+    "pinned",
+    "from memory",
+    "pages/s",
+    "rows/page",
+)
+
+
+def planning_sheet(planning: Planning) -> Sheet:
+    """Give the table of algorithms, best first."""
+    by_rate = planning.asked.rate is not None
+    heads = (_HEADS[0], "least memory", *_HEADS[1:]) if by_rate else _HEADS
+    rows = tuple(_row(answer, by_rate) for answer in planning.answers)
+    return Sheet(_title(planning), heads, rows)
+
+
+def _title(planning: Planning) -> str:
+    asked, cluster = planning.asked, planning.cluster
+    if asked.rate is None:
+        one = "one worker " if cluster else ""
+        return f"{one}with {format_bytes(asked.memory or 0)}, predicted"
+    each = f" of each of {cluster.workers} workers" if cluster else ""
+    return f"least memory{each} for {format_rate(asked.rate)} rows/s, predicted"
+
+
+def _row(answer: Answer, by_rate: bool) -> tuple[str, ...]:
+    split, found = answer.split, answer.prediction
+    if split is None or found is None:
+        what = f"needs {format_bytes(answer.least)}" if answer.least else ""
+        if answer.most is not None:
+            what = f"none: at most {format_rate(answer.most)}"
+        return (answer.algorithm, what, *[""] * (len(_HEADS) - 2 + by_rate))
+    pages = answer.rows_a_page
+    return (
+        answer.algorithm,
+        *([format_bytes(answer.memory)] if by_rate else []),
+        format_rate(answer.rate),
+        format_rate(answer.half) if answer.half else "too small",
+        format_rate(answer.twice),
+        _size(split.window),
+        "whole master" if is_whole(found) else _size(split.cache),
+        _size(split.disk_buffer),
+        _size(split.pinned),
+        f"{answer.from_memory:.1%}",
+        format_rate(found.pages_a_second),
+        "" if pages is None else format_rate(pages),
+    )
+
+
+def _size(size: int) -> str:
+    return format_bytes(size) if size else "–"
+
+
+def cluster_sheet(cluster: Cluster) -> Sheet:
+    """Give the table of the ways to bring rows to workers."""
+    title = f"{cluster.workers} workers with {format_bytes(cluster.memory)} each, predicted"
+    rows = tuple(
+        (
+            way.name,
+            format_rate(way.rate),
+            f"{way.skew:.2f}",
+            format_bytes(way.network_bytes) if way.network_bytes else "none",
+        )
+        for way in cluster.ways
+    )
+    heads = ("rows go", "predicted rows/s", "largest load to mean", "network, a million rows")
+    return Sheet(title, heads, rows, cluster.note)
+
+
+def plain_table(sheet: Sheet) -> str:
+    """Write a sheet as text of fixed width.
+
+    Examples
+    --------
+    >>> print(plain_table(Sheet("two", ("name", "rate"), (("a", "1k"), ("bcd", "20k")))))
+    two
+    name  rate
+    a       1k
+    bcd    20k
+    """
+    lines = (sheet.heads, *sheet.rows)
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    text = [sheet.title, *(_line(cells, widths) for cells in lines), *filter(None, [sheet.note])]
+    return "\n".join(text)
+
+
+def _line(cells: Iterable[str], widths: list[int]) -> str:
+    first, *others = zip(cells, widths, strict=True)
+    texts = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
+    return "  ".join(texts).rstrip()
+
+
+def as_text(planning: Planning) -> str:
+    """Write all of a planning: the tables, the advice, the notes."""
+    parts = [plain_table(planning_sheet(planning))]
+    if planning.cluster:
+        parts.append(plain_table(cluster_sheet(planning.cluster)))
+    parts += planning.advice
+    return "\n\n".join([*parts, *filter(None, ["\n".join(planning.notes)])])
