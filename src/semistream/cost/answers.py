@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.cost.least import least_memory
 from semistream.cost.question import is_whole
+from semistream.errors import BudgetError
+from semistream.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from semistream.cost.current import Say
     from semistream.cost.predict import Prediction
     from semistream.cost.question import Question
 
@@ -106,18 +111,45 @@ class Answer:
         }
 
 
-def for_memory(question: Question, name: str, memory: int) -> Answer:
-    """Say what an algorithm makes of a budget."""
+def for_memory(question: Question, memory: int, say: Say) -> tuple[Answer, ...]:
+    """Say what every algorithm makes of a budget, the fastest first."""
+    found = list(_each(question, say, lambda name: _with_memory(question, name, memory)))
+    if all(answer.prediction is None for answer in found):
+        least, name = min((answer.least or 0, answer.algorithm) for answer in found)
+        msg = (
+            f"memory={memory:,} bytes ({format_bytes(memory)}) is too small for every algorithm; "
+            f"the least that works is {least:,} bytes ({format_bytes(least)}), for {name!r}. "
+            "Smaller pages (page_bytes= of build_master) need less."
+        )
+        raise BudgetError(msg)
+    return tuple(sorted(found, key=lambda answer: (-answer.rate, answer.least or 0)))
+
+
+def for_rate(question: Question, rate: float, say: Say) -> tuple[Answer, ...]:
+    """Say what budget every algorithm needs for a rate, the least first."""
+    found = list(_each(question, say, lambda name: _with_rate(question, name, rate)))
+    reached = [answer for answer in found if answer.prediction]
+    short = [answer for answer in found if not answer.prediction]
+    reached.sort(key=lambda answer: (answer.memory, -answer.rate))
+    return (*reached, *sorted(short, key=lambda answer: -(answer.most or 0.0)))
+
+
+def _each(question: Question, say: Say, ask: Callable[[str], Answer]) -> Iterator[Answer]:
+    for number, name in enumerate(question.names):
+        say(f"predict {name}", number, len(question.names))
+        yield ask(name)
+
+
+def _with_memory(question: Question, name: str, memory: int) -> Answer:
     found = question.predict(name, memory)
     if found is None:
         return Answer(name, least=question.least_budget(name))
-    around = (question.rate(name, size) for size in (memory // 2, 2 * memory))
-    return Answer(name, found, *around)
+    half, twice = (question.rate(name, size) for size in (memory // 2, 2 * memory))
+    return Answer(name, found, half, twice)
 
 
-def for_rate(question: Question, name: str, rate: float) -> Answer:
-    """Say what budget an algorithm needs for a rate."""
+def _with_rate(question: Question, name: str, rate: float) -> Answer:
     found = least_memory(question, name, rate)
     if found.memory is None:
         return Answer(name, most=found.most)
-    return for_memory(question, name, found.memory)
+    return _with_memory(question, name, found.memory)

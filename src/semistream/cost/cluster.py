@@ -28,7 +28,7 @@ class Way:
 
     name: str
     rate: float
-    """Predicted rows a second of all workers, when the one with the largest load is at its limit."""
+    """Predicted rows a second of all workers, the one with the largest load at its limit."""
     skew: float
     """The largest load to the mean one."""
     network_bytes: int

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.cost.answers import for_memory, for_rate
+from semistream.cost.asked import Asked
 from semistream.cost.cluster import check_workers, cluster_of
-from semistream.cost.current import current_profile
-from semistream.cost.demand import Demand
+from semistream.cost.current import current_profile, given, no_one
 from semistream.cost.loads import by_page
-from semistream.cost.planning import Asked, Planning
-from semistream.cost.profile import Profile
+from semistream.cost.planning import Planning
 from semistream.cost.question import Question
-from semistream.cost.rates import parse_rate
-from semistream.cost.stream import stream_like
-from semistream.errors import BudgetError, OptionError
+from semistream.cost.stream import stream_like, stream_of
+from semistream.errors import OptionError
 from semistream.master import Master, open_master
 from semistream.spec import JoinSpec
-from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import os
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
     from semistream.cost.answers import Answer
-    from semistream.cost.unit_costs import UnitCosts
+    from semistream.cost.current import Say
+    from semistream.cost.profile import Profile
     from semistream.spec import On
 
 __all__ = ["plan"]
@@ -53,14 +48,15 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     profile: Profile | str | os.PathLike[str] | None = None,
     cluster: int | None = None,
     batch_rows: int | None = None,
-    say: Callable[[str, int, int], None] | None = None,
+    say: Say | None = None,
 ) -> Planning:
     """Predict what every algorithm does with a budget, or the least budget for a rate.
 
     Parameters
     ----------
     master
-        The master table, or the folder of one (its pages are then taken to be mapped).
+        The master table, or the folder of one, which is then read directly: so nothing is held
+        outside of the budget, as predictions have it.
     memory, rate
         Exactly one: a budget such as ``"64MB"``, or stream rows a second such as ``"200k"``.
     skew, absent
@@ -95,31 +91,21 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     >>> ss.plan(master, rate="100k", profile=example_profile()).winner.memory < 2_000_000
     True
     """
-    asked = _asked(memory, rate, batch_rows)
-    opened = master if isinstance(master, Master) else open_master(master)
-    stream = _Stream.of(opened, skew, absent, sample, on)
+    tell = say or no_one
+    asked = Asked.of(memory, rate, batch_rows)
+    opened = master if isinstance(master, Master) else open_master(master, read="direct")
+    stream = stream_of(opened, skew, absent, sample, on or list(opened.key))
     schema = stream_schema or stream_like(opened, stream.row_bytes or stream_row)
     spec = JoinSpec.resolve(opened, schema, on or list(opened.key), how, select, "")
-    costs = _Costs.of(profile, opened, say)
-    question = Question(spec, stream.demand, costs.units, _names(algorithms))
-    return _planned(question, asked, cluster, costs, (costs.note, stream.note))
-
-
-def _asked(memory: int | str | None, rate: float | str | None, batch_rows: int | None) -> Asked:
-    if (memory is None) == (rate is None):
-        msg = (
-            f"memory={memory!r} and rate={rate!r}: give exactly one, a budget such as '64MB' to "
-            "learn what it buys, or rows a second such as '200k' to learn what they need"
-        )
-        raise OptionError(msg)
-    if batch_rows is not None and batch_rows < 1:
-        msg = f"batch_rows={batch_rows!r} is not possible; give how many rows arrive together"
-        raise OptionError(msg)
-    return Asked(
-        None if memory is None else parse_bytes(memory),
-        None if rate is None else parse_rate(rate),
-        batch_rows,
-    )
+    costs = current_profile(opened.path.parent, tell) if profile is None else given(profile)
+    question = Question(spec, stream.demand, costs.profile.costs, _names(algorithms))
+    workers = None if cluster is None else check_workers(cluster)
+    answered, answers = _answers(question, asked, workers, tell)
+    on_all = None
+    if workers is not None and answers[0].prediction:
+        on_all = cluster_of(question, workers, answers[0])
+    size = int(costs.profile.machine["memory_bytes"])
+    return Planning(answered, asked, answers, size, (costs.note, stream.note), on_all)
 
 
 def _names(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -127,93 +113,18 @@ def _names(given: Sequence[str] | None) -> tuple[str, ...]:
     for name in given or ():
         if name not in known:
             raise OptionError.unknown("algorithm", name, known)
-    return tuple(given or known)
+    return tuple(dict.fromkeys(given or known))
 
 
-@dataclass(frozen=True, eq=False)
-class _Stream:
-    """What the stream asks for, and how that is known."""
-
-    demand: Demand
-    note: str
-    row_bytes: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        master: Master,
-        skew: float,
-        absent: float,
-        sample: Any,
-        on: On | None,  # noqa: ANN401
-    ) -> _Stream:
-        if not master.statistics.values:
-            msg = f"{master.path}: this master has no rows, so there is nothing to plan"
-            raise OptionError(msg)
-        if sample is None:
-            found = Demand.zipf(master.statistics.values, skew, master.pages, absent=absent)
-            return cls(found, f"Stream: Zipf's law with exponent {skew:g}, {absent:.1%} absent.")
-        if isinstance(sample, (str, os.PathLike)):
-            take = import_module("semistream.cost.sample").sample_source
-            sample = take(sample, master, on or list(master.key))
-        note = f"Stream, sampled:\n{sample.describe()}"
-        return cls(sample.demand(master), note, round(sample.row_bytes))
-
-
-@dataclass(frozen=True)
-class _Costs:
-    """Unit costs, the memory of their machine, and where they are from."""
-
-    units: UnitCosts
-    machine_memory: int
-    note: str
-
-    @classmethod
-    def of(
-        cls,
-        given: Profile | str | os.PathLike[str] | None,
-        master: Master,
-        say: Callable[[str, int, int], None] | None,
-    ) -> _Costs:
-        if given is None:
-            profile, note = current_profile(master.path.parent, say)
-        else:
-            profile = given if isinstance(given, Profile) else Profile.load(Path(given))
-            doubts = "; ".join(profile.doubts())
-            where = "" if isinstance(given, Profile) else f" of {Path(given)}"
-            note = (
-                f"Unit costs: as given{where}{f' (not of this machine: {doubts})' * bool(doubts)}."
-            )
-        return cls(profile.costs, int(profile.machine["memory_bytes"]), note)
-
-
-def _planned(
-    question: Question, asked: Asked, workers: int | None, costs: _Costs, notes: tuple[str, str]
-) -> Planning:
-    answered, rate = question, asked.rate
-    if workers is not None and rate is not None:
-        load = by_page(question.demand, check_workers(workers))
-        answered, rate = question.of(load.demand), rate * load.share
-    answers = _answers(answered, asked.memory, rate)
-    cluster = None
-    if workers is not None and answers[0].prediction:
-        cluster = cluster_of(question, check_workers(workers), answers[0])
-    return Planning(answered, asked, answers, costs.machine_memory, notes, cluster)
-
-
-def _answers(question: Question, memory: int | None, rate: float | None) -> tuple[Answer, ...]:
-    """Ask for each algorithm, and put the best first."""
-    if memory is None:
-        found = [for_rate(question, name, rate or 0.0) for name in question.names]
-        key = lambda a: (a.prediction is None, a.memory, -a.rate, -(a.most or 0.0))  # noqa: E731
-        return tuple(sorted(found, key=key))
-    found = [for_memory(question, name, memory) for name in question.names]
-    if all(answer.prediction is None for answer in found):
-        least, name = min((answer.least or 0, answer.algorithm) for answer in found)
-        msg = (
-            f"memory={memory:,} bytes ({format_bytes(memory)}) is too small for every algorithm; "
-            f"the least that works is {least:,} bytes ({format_bytes(least)}), for {name!r}. "
-            "Smaller pages (page_bytes= of build_master) need less."
-        )
-        raise BudgetError(msg)
-    return tuple(sorted(found, key=lambda a: (-a.rate, a.least or 0)))
+def _answers(
+    question: Question, asked: Asked, workers: int | None, say: Say
+) -> tuple[Question, tuple[Answer, ...]]:
+    """Answer for each algorithm; where a rate is for several workers, for the busiest of them."""
+    if asked.memory is not None:
+        return question, for_memory(question, asked.memory, say)
+    rate = asked.rate or 0.0
+    if workers is None:
+        return question, for_rate(question, rate, say)
+    load = by_page(question.demand, workers)
+    busiest = question.of(load.demand)
+    return busiest, for_rate(busiest, rate * load.share, say)

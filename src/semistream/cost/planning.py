@@ -13,24 +13,15 @@ from semistream.cost.show import as_text
 
 if TYPE_CHECKING:
     from semistream.cost.answers import Answer
+    from semistream.cost.asked import Asked
     from semistream.cost.cluster import Cluster
     from semistream.cost.question import Question
 
-__all__ = ["Asked", "Planning"]
+__all__ = ["Planning"]
 
 _WIDTH, _POINTS = 8, 13  # the picture goes from an eighth of the memory to eight times as much
 
 Points = tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The numbers of a question: exactly one of memory and rate."""
-
-    memory: int | None = None
-    rate: float | None = None
-    batch_rows: int | None = None
-    """How many stream rows arrive together."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ __all__ = ["format_rate", "parse_rate"]
 
 _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
 _RATE = re.compile(
-    r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([KMG]?)\s*(?:/s)?\s*", re.I
+    r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([KMG]?)\s*(?:/s)?\s*", re.IGNORECASE
 )
 
 
@@ -26,18 +26,19 @@ def parse_rate(rate: float | str, what: str = "rate") -> float:
     Traceback (most recent call last):
     semistream.errors.OptionError: rate='fast' is not a rate; ...
     """
-    value = rate
+    value = 0.0
     if isinstance(rate, str) and (found := _RATE.fullmatch(rate)):
         number, unit = found.groups()
         value = float(re.sub("[_,]", "", number)) * _UNITS[unit.upper()]
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not usable or not math.isfinite(value) or value <= 0:
+    elif isinstance(rate, (int, float)) and not isinstance(rate, bool):
+        value = float(rate)
+    if not math.isfinite(value) or value <= 0:
         msg = (
             f"{what}={rate!r} is not a rate; give stream rows a second as a positive number, or a "
             "string such as '200k', '1.5M' or '2e5'"
         )
         raise OptionError(msg)
-    return float(value)
+    return value
 
 
 def format_rate(rate: float) -> str:

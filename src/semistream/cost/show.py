@@ -12,33 +12,27 @@ from semistream.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from semistream.cost.answers import Answer
+    from semistream.cost.answers import Answer, Split
     from semistream.cost.cluster import Cluster
     from semistream.cost.planning import Planning
 
-__all__ = ["as_text", "cluster_sheet", "plain_table", "planning_sheet"]
+__all__ = ["as_text", "cluster_sheet", "plain_table", "planning_sheets"]
 
-_HEADS = (
-    "algorithm",
-    "predicted rows/s",
-    "with half",
-    "with twice",
-    "window",
-    "cache",
-    "disk buffer",
-    "pinned",
-    "from memory",
-    "pages/s",
-    "rows/page",
-)
+_RATES = ("predicted rows/s", "with half", "with twice", "from memory", "pages/s", "rows/page")
+_SPLIT = ("window", "cache", "disk buffer", "pinned", "rest")
 
 
-def planning_sheet(planning: Planning) -> Sheet:
-    """Give the table of algorithms, best first."""
+def planning_sheets(planning: Planning) -> tuple[Sheet, Sheet]:
+    """Give the algorithms, best first: what they reach, and how they divide their memory."""
     by_rate = planning.asked.rate is not None
-    heads = (_HEADS[0], "least memory", *_HEADS[1:]) if by_rate else _HEADS
-    rows = tuple(_row(answer, by_rate) for answer in planning.answers)
-    return Sheet(_title(planning), heads, rows)
+    heads = ("algorithm", *(["least memory"] if by_rate else []), *_RATES)
+    rates = tuple(_rates(answer, by_rate) for answer in planning.answers)
+    known = [(answer.algorithm, answer.split) for answer in planning.answers]
+    parts = tuple((name, *_parts(split)) for name, split in known if split)
+    return (
+        Sheet(_title(planning), heads, rates),
+        Sheet("the split, once it has settled, predicted", ("algorithm", *_SPLIT), parts),
+    )
 
 
 def _title(planning: Planning) -> str:
@@ -50,13 +44,13 @@ def _title(planning: Planning) -> str:
     return f"least memory{each} for {format_rate(asked.rate)} rows/s, predicted"
 
 
-def _row(answer: Answer, by_rate: bool) -> tuple[str, ...]:
-    split, found = answer.split, answer.prediction
-    if split is None or found is None:
+def _rates(answer: Answer, by_rate: bool) -> tuple[str, ...]:
+    found = answer.prediction
+    if found is None:
         what = f"needs {format_bytes(answer.least)}" if answer.least else ""
         if answer.most is not None:
-            what = f"none: at most {format_rate(answer.most)}"
-        return (answer.algorithm, what, *[""] * (len(_HEADS) - 2 + by_rate))
+            what = f"none: at most {format_rate(answer.most)} rows/s"
+        return (answer.algorithm, what, *[""] * (len(_RATES) - 1 + by_rate))
     pages = answer.rows_a_page
     return (
         answer.algorithm,
@@ -64,18 +58,15 @@ def _row(answer: Answer, by_rate: bool) -> tuple[str, ...]:
         format_rate(answer.rate),
         format_rate(answer.half) if answer.half else "too small",
         format_rate(answer.twice),
-        _size(split.window),
-        "whole master" if is_whole(found) else _size(split.cache),
-        _size(split.disk_buffer),
-        _size(split.pinned),
-        f"{answer.from_memory:.1%}",
+        "whole master" if is_whole(found) else f"{answer.from_memory:.1%}",
         format_rate(found.pages_a_second),
         "" if pages is None else format_rate(pages),
     )
 
 
-def _size(size: int) -> str:
-    return format_bytes(size) if size else "–"
+def _parts(split: Split) -> tuple[str, ...]:
+    sizes = (split.window, split.cache, split.disk_buffer, split.pinned, split.rest)
+    return tuple(format_bytes(size) if size else "–" for size in sizes)
 
 
 def cluster_sheet(cluster: Cluster) -> Sheet:
@@ -119,7 +110,7 @@ def _line(cells: Iterable[str], widths: list[int]) -> str:
 
 def as_text(planning: Planning) -> str:
     """Write all of a planning: the tables, the advice, the notes."""
-    parts = [plain_table(planning_sheet(planning))]
+    parts = [plain_table(sheet) for sheet in planning_sheets(planning)]
     if planning.cluster:
         parts.append(plain_table(cluster_sheet(planning.cluster)))
     parts += planning.advice
