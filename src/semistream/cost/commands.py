@@ -24,11 +24,16 @@ from semistream.terminal import AsJson, console, errors, messages, progress_bar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.table import Table
+
+    from semistream.bench.sheet import Sheet
     from semistream.cost.current import Say
     from semistream.cost.measure import Measured
     from semistream.cost.planning import Planning
 
 __all__ = ["add_to"]
+
+_LONG = 8  # characters: longer heads have two lines
 
 
 def add_to(app: typer.Typer) -> None:
@@ -141,19 +146,29 @@ def _show(planning: Planning, measured: Measured | None, as_json: bool) -> None:
         typer.echo(json.dumps(planning.as_dict() | more, indent=2))
         return
     for sheet in planning_sheets(planning):
-        console.print(terminal_table(sheet))
+        console.print(_table(sheet))
     if planning.winner:
         name, memory = planning.winner.algorithm, planning.winner.memory
-        _say(f"predicted rows/s of {name} over memory")
-        _say(chart(planning.curve(name), memory))
+        _say(f"\npredicted rows/s of {name} over memory\n{chart(planning.curve(name), memory)}\n")
     if planning.cluster:
-        console.print(terminal_table(cluster_sheet(planning.cluster)))
+        console.print(_table(cluster_sheet(planning.cluster)))
     for sentence in planning.advice:
         _say(f"! {sentence}")
     for note in planning.notes:
         _say(note)
     if measured:
         _say(str(measured))
+
+
+def _table(sheet: Sheet) -> Table:
+    """Draw a sheet without lines between its columns, so that it fits into 80 characters."""
+    table = terminal_table(sheet)
+    table.box, table.padding, table.pad_edge = None, (0, 1, 0, 0), False
+    table.title_justify = table.caption_justify = "left"
+    for column, head in zip(table.columns, sheet.heads, strict=True):
+        column.no_wrap = True
+        column.header = "\n".join(head.rsplit(" ", 1)) if len(head) > _LONG else head
+    return table
 
 
 def _say(text: str) -> None:
@@ -188,5 +203,5 @@ def calibrate(
             typer.echo(json.dumps(shown | {"costs": profile.costs.as_dict()}, indent=2))
             return
         for sheet in cost_sheets(profile.costs):
-            console.print(terminal_table(sheet))
+            console.print(_table(sheet))
         errors.print(f"profile written to {path}", highlight=False, markup=False, soft_wrap=True)

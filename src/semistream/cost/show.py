@@ -12,27 +12,26 @@ from semistream.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from semistream.cost.answers import Answer, Split
+    from semistream.cost.answers import Answer
     from semistream.cost.cluster import Cluster
     from semistream.cost.planning import Planning
 
 __all__ = ["as_text", "cluster_sheet", "plain_table", "planning_sheets"]
 
-_RATES = ("predicted rows/s", "with half", "with twice", "from memory", "pages/s", "rows/page")
+_RATES = ("predicted rows/s", "with half", "with twice", "from memory", "pages/s", "rows a page")
 _SPLIT = ("window", "cache", "disk buffer", "pinned", "rest")
 
 
-def planning_sheets(planning: Planning) -> tuple[Sheet, Sheet]:
+def planning_sheets(planning: Planning) -> list[Sheet]:
     """Give the algorithms, best first: what they reach, and how they divide their memory."""
     by_rate = planning.asked.rate is not None
     heads = ("algorithm", *(["least memory"] if by_rate else []), *_RATES)
     rates = tuple(_rates(answer, by_rate) for answer in planning.answers)
-    known = [(answer.algorithm, answer.split) for answer in planning.answers]
-    parts = tuple((name, *_parts(split)) for name, split in known if split)
-    return (
-        Sheet(_title(planning), heads, rates),
-        Sheet("the split, once it has settled, predicted", ("algorithm", *_SPLIT), parts),
-    )
+    parts = tuple(_parts(answer) for answer in planning.answers if answer.prediction)
+    sheets = [Sheet(_title(planning), heads, rates)]
+    if parts:
+        sheets.append(Sheet("the settled split, predicted", ("algorithm", *_SPLIT), parts))
+    return sheets
 
 
 def _title(planning: Planning) -> str:
@@ -47,26 +46,28 @@ def _title(planning: Planning) -> str:
 def _rates(answer: Answer, by_rate: bool) -> tuple[str, ...]:
     found = answer.prediction
     if found is None:
-        what = f"needs {format_bytes(answer.least)}" if answer.least else ""
-        if answer.most is not None:
-            what = f"none: at most {format_rate(answer.most)} rows/s"
-        return (answer.algorithm, what, *[""] * (len(_RATES) - 1 + by_rate))
+        least = f"needs {format_bytes(answer.least)}" if answer.least else ""
+        what = ("none", f"at most {format_rate(answer.most)}") if answer.most else (least,)
+        return (answer.algorithm, *what, *[""] * (len(_RATES) - 1))
     pages = answer.rows_a_page
     return (
         answer.algorithm,
         *([format_bytes(answer.memory)] if by_rate else []),
         format_rate(answer.rate),
-        format_rate(answer.half) if answer.half else "too small",
+        format_rate(answer.half) if answer.half else "–",
         format_rate(answer.twice),
-        "whole master" if is_whole(found) else f"{answer.from_memory:.1%}",
+        f"{answer.from_memory:.1%}",
         format_rate(found.pages_a_second),
         "" if pages is None else format_rate(pages),
     )
 
 
-def _parts(split: Split) -> tuple[str, ...]:
+def _parts(answer: Answer) -> tuple[str, ...]:
+    split, found = answer.split, answer.prediction
+    assert split is not None and found is not None  # noqa: S101, PT018 - for the type checker
     sizes = (split.window, split.cache, split.disk_buffer, split.pinned, split.rest)
-    return tuple(format_bytes(size) if size else "–" for size in sizes)
+    window, cache, *others = (format_bytes(size) if size else "–" for size in sizes)
+    return (answer.algorithm, window, "whole master" if is_whole(found) else cache, *others)
 
 
 def cluster_sheet(cluster: Cluster) -> Sheet:
