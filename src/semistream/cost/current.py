@@ -1,0 +1,79 @@
+"""The profile of this machine: from its file, or measured quickly where none is there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from semistream.cost.profile import Profile, default_path
+from semistream.errors import OptionError
+
+__all__ = ["Current", "Say", "calibrated", "current_profile", "given", "no_one"]
+
+Say = Callable[[str, int, int], None]
+"""Is told what is being done, how much of it is, and how much there is."""
+
+
+def no_one(what: str, done: int, of: int) -> None:
+    """Tell no one."""
+
+
+class Current(NamedTuple):
+    """A profile, and where it is from."""
+
+    profile: Profile
+    note: str
+
+
+def given(profile: Profile | str | os.PathLike[str]) -> Current:
+    """Take a profile as it is given, of whatever machine, and say if it is not this one."""
+    loaded = profile if isinstance(profile, Profile) else Profile.load(Path(profile))
+    where = "" if isinstance(profile, Profile) else f" in {Path(profile)}"
+    doubts = "; ".join(loaded.doubts())
+    held = f", though they may not hold here: {doubts}" if doubts else ""
+    return Current(loaded, f"Unit costs: as given{where}{held}.")
+
+
+def current_profile(folder: Path, say: Say = no_one) -> Current:
+    """Load this machine's profile; measure it, and save it, where none is there or it is doubtful.
+
+    Parameters
+    ----------
+    folder
+        Where to measure: best on the disk of the master.
+    say
+        Is told how far a measurement is.
+    """
+    path = default_path()
+    if not path.exists():
+        return _measured(path, folder, say, f"there was no profile at {path}")
+    try:
+        profile = Profile.load(path)
+    except OptionError as error:
+        return _measured(path, folder, say, str(error))
+    doubts = profile.doubts()
+    if doubts:
+        return _measured(path, folder, say, f"those in {path} may not hold: {'; '.join(doubts)}")
+    how = "quickly, " if profile.quick else ""
+    return Current(profile, f"Unit costs: measured {how}{profile.machine['date']} ({path}).")
+
+
+def _measured(path: Path, folder: Path, say: Say, why: str) -> Current:
+    profile = calibrated(folder, quick=True, say=say)
+    profile.save(path)
+    text = f"Unit costs: measured quickly just now, for {why}. `semistream calibrate` takes longer"
+    return Current(profile, f"{text} and is more exact.")
+
+
+def calibrated(folder: Path, *, quick: bool, say: Say = no_one) -> Profile:
+    """Measure unit costs in a folder of its own, beside the master where that can be written."""
+    where = folder if os.access(folder, os.W_OK) else None
+    calibrate = import_module("semistream.cost.calibrate").calibrate
+    with tempfile.TemporaryDirectory(prefix=".semistream-", dir=where) as made:
+        profile = calibrate(Path(made), quick=quick, say=say)
+    assert isinstance(profile, Profile)  # noqa: S101 - for the type checker
+    return profile
