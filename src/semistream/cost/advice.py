@@ -126,7 +126,10 @@ def _with_filter(question: Question, winner: Answer) -> tuple[float, int]:
         return 0.0, 0
     _, task, plan = choose(name, spec, left, None, {})
     setting = Setting(
-        replace(task, filter_words=words), plan, question.demand, question.costs.fit(name)
+        replace(task, filter_words=words),
+        plan,
+        question.demand,
+        question.costs.fit(name, spec.master.read),
     )
     loop = loop_of(setting)
     c_loop = question.costs.c_loop(name, loop, setting.shape, spec.master.read)

@@ -44,7 +44,7 @@ def batch_of(question: Question, rows: int) -> Batch:
     scan = master.manifest.pages_bytes / _READ * read(_READ)
     name = question.names[0]
     _, task, plan = choose(name, question.spec, question.whole, None, {})
-    setting = Setting(task, plan, demand, costs.fit(name))
+    setting = Setting(task, plan, demand, costs.fit(name, master.read))
     one = Loop(w_S=0.0, w_N=1.0, pages=0.0, reads=0.0, output=setting.duplicates, cache_bytes=1.0)
     each = costs.c_loop("resident", one, setting.shape, master.read)
     return Batch(min(1.0, wanted), scan, rows * each)
