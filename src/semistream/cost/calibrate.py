@@ -75,6 +75,13 @@ THOROUGH = Effort(
     largest=1 << 28,
 )
 
+_IN_MEMORY = (
+    Trial(0.10, 1.0, "mapped", at_once=True),
+    Trial(3.0, 1.0, "mapped"),
+    Trial(3.0, 1.0, "direct"),
+)
+"""Where no page is brought: looked up at once in mapped ones, and with a budget for all of R."""
+
 
 def _silent(what: str, done: int, total: int) -> None:
     """Say nothing."""
@@ -103,7 +110,7 @@ def calibrate(
     """
     effort = effort or (QUICK if quick else THOROUGH)
     with _one_thread(), tempfile.TemporaryDirectory(dir=folder, prefix="calibrate-") as name:
-        steps = _Steps(say, 4 + len(algorithms()) * len(effort.trials))
+        steps = _Steps(say, 4 + len(algorithms()) * len(effort.trials) + len(_IN_MEMORY))
         steps("a master to measure with")
         path = Path(name) / "master"
         build_master(master_table(effort.rows, stride=2), path, key="key", filter=False)
@@ -162,12 +169,12 @@ def _operations(masters: dict[str, Master], effort: Effort, steps: _Steps) -> Un
 def _runs(masters: dict[str, Master], effort: Effort, steps: _Steps) -> dict[str, list[Observed]]:
     """Run every algorithm in every trial; in turn, so that noise hits all alike."""
     found: dict[str, list[Observed]] = defaultdict(list)
-    for trial in effort.trials:
+    for trial in (*effort.trials, *_IN_MEMORY):
         batches = _feed(effort.rows, trial.exponent)
-        for name in algorithms():
+        for name in algorithms() if trial not in _IN_MEMORY else ("adaptive",):
             steps(f"{name}, {trial.share:.0%} of R, Zipf {trial.exponent:g}, {trial.read}")
             run = observe(name, masters[trial.read], trial, itertools.cycle(batches), effort.pace)
-            found[f"{name} {trial.read}"].append(run)
+            found[f"{run.kind} {trial.read}"].append(run)
     return found
 
 

@@ -143,7 +143,9 @@ def _sweeps(each: Floats, least: float) -> Floats:
     return np.maximum(1.0, mean + 0.5)
 
 
-def solve(rising: Callable[[float], float], wanted: float, start: float = 1.0) -> float:
+def solve(
+    rising: Callable[[float], float], wanted: float, start: float = 1.0, rounds: int = _ROUNDS
+) -> float:
     """Give where a rising function has a value, by bisection.
 
     Examples
@@ -154,7 +156,7 @@ def solve(rising: Callable[[float], float], wanted: float, start: float = 1.0) -
     low, high = 0.0, max(1.0, start)
     while rising(high) < wanted and high < 1e18:
         low, high = high, 2 * high
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         middle = (low + high) / 2
         low, high = (middle, high) if rising(middle) < wanted else (low, middle)
     return low
