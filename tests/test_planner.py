@@ -386,6 +386,14 @@ def test_a_broken_profile_is_measured_again(tmp_path, calibrations):
     assert calibrations == [True]
 
 
+def test_a_profile_that_cannot_be_kept_is_used_all_the_same(tmp_path, calibrations, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SEMISTREAM_PROFILE", str(tmp_path / "file" / "profile.json"))
+    found = current_profile(tmp_path)
+    assert found.profile is PROFILE
+    assert "not kept" in found.note
+
+
 def test_a_profile_that_is_given_is_used_whatever_its_machine(master, tmp_path, calibrations):
     other = replace(PROFILE, machine=dict(PROFILE.machine) | {"cores": 512})
     other.save(tmp_path / "other.json")
