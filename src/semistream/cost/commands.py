@@ -58,7 +58,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument an option
     stream_row: Annotated[int, typer.Option(help="Bytes of a stream row, its key included.")] = 20,
     sample: Annotated[
         str | None,
-        typer.Option(help="A file, folder or topic of the real stream, instead of --skew."),
+        typer.Option(
+            help="Files or kafka://host:port/topic of the real stream, instead of --skew."
+        ),
     ] = None,
     on: Annotated[
         list[str] | None,

@@ -31,11 +31,19 @@ class Current(NamedTuple):
 
 def given(profile: Profile | str | os.PathLike[str]) -> Current:
     """Take a profile as it is given, of whatever machine, and say if it is not this one."""
-    loaded = profile if isinstance(profile, Profile) else Profile.load(Path(profile))
+    loaded = profile if isinstance(profile, Profile) else _loaded(Path(profile))
     where = "" if isinstance(profile, Profile) else f" in {Path(profile)}"
     doubts = "; ".join(loaded.doubts())
     held = f", though they may not hold here: {doubts}" if doubts else ""
     return Current(loaded, f"Unit costs: as given{where}{held}.")
+
+
+def _loaded(path: Path) -> Profile:
+    try:
+        return Profile.load(path)
+    except OSError as error:
+        msg = f"{path}: there is no profile ({error.strerror}); `semistream calibrate` makes one"
+        raise OptionError(msg) from None
 
 
 def current_profile(folder: Path, say: Say = no_one) -> Current:
@@ -64,9 +72,13 @@ def current_profile(folder: Path, say: Say = no_one) -> Current:
 
 def _measured(path: Path, folder: Path, say: Say, why: str) -> Current:
     profile = calibrated(folder, quick=True, say=say)
-    profile.save(path)
-    text = f"Unit costs: measured quickly just now, for {why}. `semistream calibrate` takes longer"
-    return Current(profile, f"{text} and is more exact.")
+    try:
+        profile.save(path)
+        kept = f"kept in {path}"
+    except OSError as error:  # a folder that cannot be written: the plan is as good without
+        kept = f"not kept, for {path} cannot be written ({error.strerror})"
+    text = f"Unit costs: measured quickly just now, for {why}; {kept}. `semistream calibrate`"
+    return Current(profile, f"{text} takes longer and is more exact.")
 
 
 def calibrated(folder: Path, *, quick: bool, say: Say = no_one) -> Profile:

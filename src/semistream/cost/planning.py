@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from semistream.cost.advice import advise
 from semistream.cost.show import as_text
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Planning"]
 
-_WIDTH, _POINTS = 8, 13  # the picture goes from an eighth of the memory to eight times as much
+_STEPS = range(-6, 7)  # the picture goes from an eighth of the memory to eight times as much
 
 Points = tuple[tuple[int, float], ...]
 
@@ -50,7 +48,7 @@ class Planning:
     def curve(self, name: str) -> Points:
         """Give an algorithm's predicted rate over memory, as far as budgets are large enough."""
         middle = self.asked.memory or (self.winner.memory if self.winner else self.question.whole)
-        sizes = np.geomspace(middle / _WIDTH, middle * _WIDTH, _POINTS).astype(int).tolist()
+        sizes = [round(middle * 2 ** (step / 2)) for step in _STEPS]
         found = ((size, self.question.rate(name, size)) for size in sizes)
         return tuple((size, rate) for size, rate in found if rate)
 
