@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.bench.spark_tables import best_of_spark, round_rates
 from semistream.bench.summary import Spread, spread
+from semistream.bench.tuning_tables import curve_of
 from semistream.errors import OptionError
 from semistream.units import format_bytes
 
@@ -19,12 +20,14 @@ _MARKS = "osD^v"
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """Draw a record of growth, of drift, of Spark, or of predictions into an SVG file."""
+    """Draw a record of growth, drift, Spark, predictions, tuning or sustained rates as SVG."""
     kinds: dict[str, Callable[[dict[str, Any], Any], None]] = {
         "growth": _growth,
         "drift": _drift,
         "spark": _spark,
         "model": _model,
+        "sustain": _sustain,
+        "tuning": _tuning,
     }
     if record["kind"] not in kinds:
         raise OptionError.unknown("a figure of", record["kind"], kinds)
@@ -136,3 +139,55 @@ def _model(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matpl
         panel.set_xlabel("measured, thousand rows/s")
     panels[0].set_ylabel("predicted")
     panels[-1].legend(fontsize=5, ncols=2, loc="upper left")
+
+
+def _tuning(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+    """Draw rates over knobs: lines are the model's, marks are measured; one panel a knob."""
+    cells = [cell for cell in record["cells"] if "model" in cell]
+    skew = max(cell["exponent"] for cell in cells)
+    chosen = [cell for cell in cells if cell["exponent"] == skew]
+    titles = list(dict.fromkeys((c["algorithm"], knob) for c in chosen for knob in c["knobs"]))
+    columns = min(4, len(titles))
+    lines = -(-len(titles) // columns)
+    figure.set_size_inches(max(4.5, 3 * columns), 2.9 * lines)
+    panels = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
+    for panel, (name, knob) in zip(panels, titles, strict=False):
+        for number, cell in enumerate(c for c in chosen if c["algorithm"] == name):
+            _tuning_line(panel, cell, knob, number)
+        scale = "linear" if knob == "cache" else "log"
+        panel.set(title=f"{name}: {knob}", xscale=scale, ylim=(0, 1.15))
+    for panel in panels[len(titles) :]:
+        panel.set_axis_off()
+    panels[0].set_ylabel(f"share of the best rate, Zipf {skew:g}")
+    panels[0].legend(fontsize="small")
+
+
+def _tuning_line(panel: Any, cell: dict[str, Any], knob: str, number: int) -> None:  # noqa: ANN401
+    color, best = f"C{number}", cell["model"]["rate"]
+    scale = 1024 if knob in {"buffer", "page_bytes"} else 1
+    curve = cell["model"]["curves"][knob]
+    panel.plot([x / scale for x, _ in curve], [y / best for _, y in curve], color=color)
+    found = [(value / scale, share) for value, _, share in curve_of(cell, knob) if share]
+    y = [share.middle for _, share in found]
+    errors = [
+        [share.middle - share.least for _, share in found],
+        [share.most - share.middle for _, share in found],
+    ]
+    label = f"{cell['memory'] / cell['master_bytes']:.0%} of R"
+    x = [value for value, _ in found]
+    panel.errorbar(x, y, errors, fmt=_MARKS[number % len(_MARKS)], color=color, label=label)
+    panel.set_xlabel(f"{knob}, KB" if scale > 1 else knob)
+
+
+def _sustain(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+    """Draw the backlog over time, in seconds of arrivals: one panel a budget."""
+    times = record["grid"]["times"]
+    for panel, much in zip(figure.subplots(1, len(times), squeeze=False)[0], times, strict=True):
+        for run in (r for r in record["runs"] if r["times"] == much and "backlog" in r):
+            x, y = zip(*run["backlog"], strict=True)
+            panel.plot(x, [rows / run["rate"] for rows in y], label=run["algorithm"])
+        word = "more" if much > 1 else "less"
+        panel.set(title=f"{abs(much - 1):.0%} {word} than the least memory", xlabel="seconds")
+        panel.set_ylim(0, None)
+    figure.axes[0].set_ylabel("backlog, seconds of arrivals")
+    figure.axes[0].legend(fontsize="small")

@@ -9,6 +9,7 @@ from semistream.bench.model_tables import model_sheets
 from semistream.bench.sheet import Sheet, thousands
 from semistream.bench.spark_tables import spark_sheets
 from semistream.bench.summary import LOST, Versus, candidate, ratio, spread, versus
+from semistream.bench.tuning_tables import sustain_sheets, tuning_sheets
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def sheets(record: Record) -> Iterator[Sheet]:
         "drift": _drift,
         "spark": spark_sheets,
         "model": model_sheets,
+        "sustain": sustain_sheets,
+        "tuning": tuning_sheets,
     }
     yield from kinds[record["kind"]](record)
 
