@@ -1,8 +1,8 @@
 """Planning and calibrating, as a user types it."""
 
-import importlib.util
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 
 import semistream as ss
 from semistream.commands import app
+from semistream.cost import calibrate
 from semistream.cost.example import example_profile
 from semistream.cost.profile import Profile
+from semistream.cost.runs import Pace
 from semistream.workloads import master_table
 
 FEW = (
@@ -143,12 +145,20 @@ def test_calibrate_shows_and_saves_unit_costs(tmp_path, profile, monkeypatch):
     assert values["costs"] == json.loads(other.read_text())["costs"]
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("semistream.cost.calibrate") is None, reason="cannot calibrate yet"
-)
-def test_a_machine_without_a_profile_is_measured_first(master, profile):
+def test_a_machine_without_a_profile_is_measured_first(master, profile, monkeypatch):
+    little = replace(
+        calibrate.QUICK,
+        rows=80_000,
+        trials=calibrate.QUICK.trials[-1:],
+        pace=Pace(seconds=0.005, windows=1, warm=0.01),
+        read_seconds=0.02,
+        repeats=1,
+        largest=1 << 22,
+    )
+    monkeypatch.setattr(calibrate, "QUICK", little)
     profile.unlink()
     shown = plan(master, "--memory", "512KB", *FEW)
     assert shown.exit_code == 0, shown.output
     assert "measured quickly just now" in shown.output
     assert Profile.load(profile).quick
+    assert [*master.parent.iterdir()] == [master]

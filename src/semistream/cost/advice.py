@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from semistream.algorithms import choose
 from semistream.cost.batch import batch_of
-from semistream.cost.models import Setting, loop_of
-from semistream.cost.question import is_whole
+from semistream.cost.models import Setting, kind_of, loop_of
+from semistream.cost.question import is_mapped, is_whole
 from semistream.cost.rates import format_rate
 from semistream.master.filter import KeyFilter, filter_words
 from semistream.units import format_bytes
@@ -30,7 +30,7 @@ _GAIN = 1.02
 
 def advise(planning: Planning) -> list[str]:
     """Give plain sentences, each only where it holds."""
-    rules = (_whole, _broadcast, _batch, _slow, _filter)
+    rules = (_whole, _broadcast, _mapped, _batch, _slow, _filter)
     return [sentence for rule in rules for sentence in rule(planning)]
 
 
@@ -66,6 +66,18 @@ def _broadcast(planning: Planning) -> list[str]:
     return []
 
 
+def _mapped(planning: Planning) -> list[str]:
+    winner = planning.winner
+    if not (winner and winner.prediction and is_mapped(winner.prediction)):
+        return []
+    size = format_bytes(planning.question.spec.master.manifest.pages_bytes)
+    return [
+        f"{winner.algorithm} looks rows up in mapped pages: the prediction holds as long as the "
+        f"operating system keeps the master's {size} in memory beside the budget. Where it cannot, "
+        "plan with read='direct'."
+    ]
+
+
 def _batch(planning: Planning) -> list[str]:
     rows, winner = planning.asked.batch_rows, planning.winner
     if rows is None or winner is None:
@@ -99,38 +111,38 @@ def _slow(planning: Planning) -> list[str]:
 def _filter(planning: Planning) -> list[str]:
     winner, question = planning.winner, planning.question
     absent, stored = question.demand.absent, question.spec.master.manifest.filter_words
-    if (
-        winner is None
-        or not absent
-        or stored
-        or (winner.prediction and is_whole(winner.prediction))
-    ):
+    if not (winner and winner.prediction and absent) or stored:
         return []
-    better, size = _with_filter(question, winner)
+    if is_whole(winner.prediction) or is_mapped(winner.prediction):
+        return []
+    words = _filter_words(question, winner.memory)
+    better = _with_filter(question, winner, words)
     if better < _GAIN * winner.rate:
         return []
+    large = ", and filter=True for the join" if 8 * words > winner.memory // 16 else ""
     return [
         f"{absent:.1%} of the stream's rows have no match, and the master has no filter, so they "
-        f"wait for a page like others. Build the master with one (filter=True; {format_bytes(size)}"
-        f" of the budget): {winner.algorithm} is predicted to reach {format_rate(better)} rows/s "
-        f"instead of {format_rate(winner.rate)}."
+        f"wait for a page like others. Build the master with one (filter=True{large}; "
+        f"{format_bytes(8 * words)} of the budget): {winner.algorithm} is predicted to reach "
+        f"{format_rate(better)} rows/s instead of {format_rate(winner.rate)}."
     ]
 
 
-def _with_filter(question: Question, winner: Answer) -> tuple[float, int]:
+def _filter_words(question: Question, memory: int) -> int:
+    """Give the filter that a plan takes by itself, or else the largest one it can be told to."""
+    values = question.spec.master.statistics.values
+    sizes = (KeyFilter.affordable(filter_words(values), values, memory // n) for n in (16, 2))
+    return next((words for words in sizes if words), 0)
+
+
+def _with_filter(question: Question, winner: Answer, words: int) -> float:
     """Predict the winner's rate with a filter, which takes its bytes from the budget."""
-    name, spec, values = winner.algorithm, question.spec, question.spec.master.statistics.values
-    words = KeyFilter.affordable(filter_words(values), values, winner.memory // 2)
-    left = winner.memory - 8 * words
+    name, read, left = winner.algorithm, question.spec.master.read, winner.memory - 8 * words
     if not words or question.predict(name, left) is None:
-        return 0.0, 0
-    _, task, plan = choose(name, spec, left, None, {})
-    setting = Setting(
-        replace(task, filter_words=words),
-        plan,
-        question.demand,
-        question.costs.fit(name, spec.master.read),
-    )
+        return 0.0
+    _, task, plan = choose(name, question.spec, left, None, {})
+    kind, costs = kind_of(plan), question.costs
+    filtered = replace(task, filter_words=words)
+    setting = Setting(filtered, plan, question.demand, costs.fit(kind, read))
     loop = loop_of(setting)
-    c_loop = question.costs.c_loop(name, loop, setting.shape, spec.master.read)
-    return loop.nodes * loop.w / c_loop, 8 * words
+    return loop.nodes * loop.w / costs.c_loop(kind, loop, setting.shape, read)

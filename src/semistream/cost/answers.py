@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.cost.least import least_memory
-from semistream.cost.question import is_whole
+from semistream.cost.question import is_mapped, is_whole
 from semistream.errors import BudgetError
 from semistream.units import format_bytes
 
@@ -36,8 +36,8 @@ class Split:
         """Take a plan apart; what divides itself at run time, as the model has it."""
         plan, loop = prediction.plan, prediction.loop
         parts = plan.components
-        if is_whole(prediction):
-            window, cache, pinned = 0, parts["cache"], 0
+        if is_whole(prediction) or is_mapped(prediction):
+            window, cache, pinned = 0, parts.get("cache", 0), 0
         else:
             window = int(loop.window_bytes) * loop.nodes
             pinned = parts["pinned"] + parts["window"] - window if "pinned" in parts else 0
@@ -106,6 +106,7 @@ class Answer:
             "predicted_rows_a_page": self.rows_a_page,
             "predicted_from_memory": self.from_memory,
             "holds_whole_master": is_whole(self.prediction),
+            "needs_mapped_pages_held": is_mapped(self.prediction),
             "split": asdict(Split.of(self.prediction)),
             "settings": dict(self.prediction.plan.settings),
         }

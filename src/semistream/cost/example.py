@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import TYPE_CHECKING
+
 from semistream.algorithms import algorithms
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import Curve, Fit, RowCost, UnitCosts
 from semistream.machine import describe
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = ["example_profile"]
 
 _SIZES = (8192.0, 131072.0, 1048576.0)
+_FITS = {"adaptive": Fit(step=1e-5), "pcsrj": Fit(step=8e-5, rows=3.0)}
+
+
+def _runs() -> Iterator[tuple[str, str]]:
+    return itertools.product(algorithms(), ("direct", "mapped"))
 
 
 def example_profile() -> Profile:
@@ -34,6 +45,6 @@ def example_profile() -> Profile:
         c_H=RowCost(4e-8),
         c_O=RowCost(8e-8, 2e-8, 1e-9),
         far=Curve((1e6, 2e8), (1.0, 1.5)),
-        fits={name: Fit(step=8e-5) for name in algorithms()},
+        fits={f"{name} {read}": _FITS.get(name, Fit(step=8e-5)) for name, read in _runs()},
     )
     return Profile(costs, describe(), quick=True)

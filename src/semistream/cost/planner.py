@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.cost.answers import for_memory, for_rate
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from semistream.cost.answers import Answer
     from semistream.cost.current import Say
     from semistream.cost.profile import Profile
+    from semistream.cost.sample import Sample
     from semistream.spec import On
 
 __all__ = ["plan"]
@@ -38,7 +39,7 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     rate: float | str | None = None,
     skew: float = 1.0,
     absent: float = 0.0,
-    sample: Any = None,  # noqa: ANN401 - a Sample, or what one can be taken of
+    sample: Sample | str | os.PathLike[str] | None = None,
     stream_schema: pa.Schema | None = None,
     stream_row: int = 20,
     on: On | None = None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from semistream.cost.models import kind_of
 from semistream.cost.predict import predict
 from semistream.errors import BudgetError
 from semistream.plan import Task
@@ -18,14 +19,19 @@ if TYPE_CHECKING:
     from semistream.cost.unit_costs import UnitCosts
     from semistream.spec import JoinSpec
 
-__all__ = ["Question", "is_whole"]
+__all__ = ["Question", "is_mapped", "is_whole"]
 
 _EXACT = 1024  # bytes: the least budget is found to that
 
 
 def is_whole(prediction: Prediction) -> bool:
     """Tell whether the budget holds all of the master."""
-    return bool(prediction.plan.settings.get("resident"))
+    return kind_of(prediction.plan) == "resident"
+
+
+def is_mapped(prediction: Prediction) -> bool:
+    """Tell whether rows are looked up in mapped pages, which the system is taken to hold."""
+    return kind_of(prediction.plan) == "at once"
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semistream.bench.sheet import Sheet
-from semistream.cost.question import is_whole
+from semistream.cost.question import is_mapped, is_whole
 from semistream.cost.rates import format_rate
 from semistream.units import format_bytes
 
@@ -67,7 +67,8 @@ def _parts(answer: Answer) -> tuple[str, ...]:
     assert split is not None and found is not None  # noqa: S101, PT018 - for the type checker
     sizes = (split.window, split.cache, split.disk_buffer, split.pinned, split.rest)
     window, cache, *others = (format_bytes(size) if size else "–" for size in sizes)
-    return (answer.algorithm, window, "whole master" if is_whole(found) else cache, *others)
+    held = "mapped pages" if is_mapped(found) else "whole master" if is_whole(found) else cache
+    return (answer.algorithm, window, held, *others)
 
 
 def cluster_sheet(cluster: Cluster) -> Sheet:

@@ -60,10 +60,14 @@ def _rows(costs: UnitCosts) -> Sheet:
     return Sheet("rows", ("cost", "what", "fixed", "a column", "a byte"), tuple(rows), note)
 
 
+def _factor(value: float) -> str:
+    return f"{value:.2f}"
+
+
 def _fits(costs: UnitCosts) -> Sheet:
     rows = tuple(
-        (name, f"{1e6 * fit.step:.3g}", f"{fit.rows:.2f}", f"{fit.fill:.2f}", f"{fit.cached:.2f}")
+        (name, f"{1e6 * fit.step:.3g}", *map(_factor, (fit.rows, fit.fill, fit.disk, fit.cached)))
         for name, fit in costs.fits.items()
     )
-    heads = ("algorithm", "µs a page met", "rows", "fill", "cached")
+    heads = ("algorithm", "µs a page met", "rows", "fill", "disk", "cached")
     return Sheet("beside the model", heads, rows, "factors of 1: exactly as the model has it")

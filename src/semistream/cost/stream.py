@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from semistream.errors import OptionError
 from semistream.plain import row_width
 
 if TYPE_CHECKING:
+    from semistream.cost.sample import Sample
     from semistream.master import Master
     from semistream.spec import On
 
@@ -74,7 +74,7 @@ def stream_of(
     master: Master,
     skew: float,
     absent: float,
-    sample: Any,  # noqa: ANN401 - a Sample, or what one can be taken of
+    sample: Sample | str | os.PathLike[str] | None,
     on: On,
 ) -> PlannedStream:
     """Take a stream to be as a sample of it is, or to follow Zipf's law."""
@@ -86,6 +86,8 @@ def stream_of(
         law = f"Zipf's law with exponent {skew:g}, {absent:.1%} of rows without a match"
         return PlannedStream(demand, f"Stream: {law}.")
     if isinstance(sample, (str, os.PathLike)):
-        sample = import_module("semistream.cost.sample").sample_source(sample, master, on)
+        from semistream.cost.sample import sample_source  # noqa: PLC0415 - seldom wanted
+
+        sample = sample_source(sample, master, on)
     note = f"Stream, as sampled:\n{sample.describe()}"
     return PlannedStream(sample.demand(master), note, round(sample.row_bytes))
