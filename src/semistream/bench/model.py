@@ -39,10 +39,10 @@ class ModelGrid:
     shares: tuple[float, ...] = (0.01, 0.05, 0.10, 0.20)
     exponents: tuple[float, ...] = (0.0, 0.5, 1.0)
     read: str = "direct"
-    seconds: float = 0.5
+    seconds: float = 0.3
     """How long each sample takes at least; it lasts until a window of rows was answered."""
     rounds: int = 3
-    warm: float = 8.0
+    warm: float = 4.0
     """Seconds for caches to settle, at most."""
     page_bytes: str = "128KB"
 
