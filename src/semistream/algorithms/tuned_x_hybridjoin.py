@@ -35,8 +35,8 @@ class TunedXHybridjoin(XHybridjoin):
     From the paper: k and l as separate sizes, tuned. Decided here: the paper tunes by a model of
     one known Zipf distribution; without one, l is chosen from the counts of the pages, anew as they
     change, so that the fewest pages are read for a stream row (`oldest_first` of the cost models),
-    and the window gets what the pinned pages leave. k is chosen as the pages that 128 KB hold, or an eighth of the
-    budget: below that size a read costs mostly its fixed part.
+    and the window gets what the pinned pages leave. k is chosen as the pages that 128 KB hold, or
+    an eighth of the budget: below that size a read costs mostly its fixed part.
 
     References
     ----------

@@ -115,6 +115,16 @@ class Run:
             spent += self.step()
         return (self.join.metrics.answered - before) / spent
 
+    def watch(self, seconds: float, windows: float, most: float) -> float:
+        """Go on for so many seconds, and until so many windows of rows were answered.
+
+        It ends after ``most`` seconds in any case; gives the seconds that it took.
+        """
+        end, spent = self.join.metrics.answered + windows * self.window_rows, 0.0
+        while spent < most and (spent < seconds or self.join.metrics.answered < end):
+            spent += self.step()
+        return spent
+
     def facts(self) -> dict[str, Any]:
         """Give what a record keeps beside the samples.
 

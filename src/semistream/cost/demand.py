@@ -21,6 +21,7 @@ __all__ = ["Demand"]
 _PLACED = 64  # hottest keys for each page that have a page of their own; the others lie evenly
 _MOST_PLACED = 1 << 20
 _TAIL_GROUPS = 512
+_CLASSES = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +126,14 @@ class Demand:
         zero = np.zeros(1)
         keys = np.concatenate([zero, np.cumsum(self.size)])
         return keys, np.concatenate([zero, np.cumsum(self.size * self.share)])
+
+    @cached_property
+    def classes(self) -> tuple[Floats, Floats]:
+        """Keys in few classes, sizes and shares of one key, for formulas over all of them."""
+        ends = np.unique(np.geomspace(1, len(self.size), _CLASSES).astype(np.int64))
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
+        size = np.add.reduceat(self.size, starts)
+        return size, np.add.reduceat(self.size * self.share, starts) / size
 
     def hit(self, keys: float) -> float:
         """Give the share of matching rows that so many of the hottest keys answer."""

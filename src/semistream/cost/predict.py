@@ -55,7 +55,7 @@ def predict(
 ) -> Prediction:
     """Predict an algorithm's service rate; a budget too small for it is a `BudgetError`."""
     _, task, plan = choose(name, spec, memory, use_filter, options or {})
-    setting = Setting(task, plan, demand, costs.fit(name))
+    setting = Setting(task, plan, demand, costs.fit(name, spec.master.read))
     loop = loop_of(setting)
     kind = "resident" if plan.settings.get("resident") else name
     c_loop = costs.c_loop(kind, loop, setting.shape, spec.master.read)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Groups", "Queue", "fullest_first", "grouped", "in_batches", "oldest_first", "solve"]
 
 _CLASSES = 1024  # pages of about the same share are one class: a formula then takes milliseconds
-_ROUNDS = 60  # of a bisection
+_ROUNDS = 40  # of a bisection
 
 
 class Groups(NamedTuple):

@@ -79,6 +79,8 @@ class Fit:
     """What rows cost in the whole loop, to what they cost in the operations measured one by one."""
     fill: float = 1.0
     """Rows that a page answers, to those that a full window would have for it."""
+    disk: float = 1.0
+    """What a read in flight costs within the loop, to what it costs by itself."""
     cached: float = 1.0
     """Hottest keys that would answer as much as the cache does, to the keys that are in it."""
 
@@ -103,14 +105,15 @@ class UnitCosts:
     far: Curve
     """How much dearer a row is in a window of so many bytes than in a small one."""
     fits: Mapping[str, Fit]
+    """By algorithm and way to read: ``"meshjoin direct"``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "c_io", MappingProxyType(dict(self.c_io)))
         object.__setattr__(self, "fits", MappingProxyType(dict(self.fits)))
 
-    def fit(self, name: str) -> Fit:
+    def fit(self, name: str, read: str) -> Fit:
         """Give what was measured of an algorithm, or nothing of note for one that was not."""
-        return self.fits.get(name, Fit())
+        return self.fits.get(f"{name} {read}", Fit())
 
     def rows_seconds(self, loop: Loop, shape: Shape) -> tuple[float, float]:
         """Give the seconds for an iteration's rows: while pages are met, and before.
@@ -133,13 +136,16 @@ class UnitCosts:
 
     def c_loop(self, name: str, loop: Loop, shape: Shape, read: str) -> float:
         """Give the seconds of one iteration (the papers' c_loop)."""
-        fit = self.fit(name)
+        fit = self.fit(name, read)
         matching, before = (fit.rows * part for part in self.rows_seconds(loop, shape))
         met = matching + fit.step * (loop.pages + loop.met)
         if loop.ahead:  # the next pages are read while one is matched
-            disk = loop.reads * self.c_io[f"{read} ahead"](loop.read_bytes)
-            return max(disk, met) + before
-        return loop.reads * self.c_io[read](loop.read_bytes) + met + before
+            return max(fit.disk * self.disk(loop, read), met) + before
+        return self.disk(loop, read) + met + before
+
+    def disk(self, loop: Loop, read: str) -> float:
+        """Give the seconds of an iteration's reads."""
+        return loop.reads * self.c_io[f"{read} ahead" if loop.ahead else read](loop.read_bytes)
 
     def as_dict(self) -> dict[str, Any]:
         """Give all costs for a file."""

@@ -66,20 +66,21 @@ def derakhshan(s: Setting) -> Loop:
     when the queue is full, or when its keys fill half of the cache.
     """
     keys = s.component("cache") * 7 / 8 / s.cached_value * s.fit.cached
-    size, share = s.demand.size, s.matching * s.demand.share
+    size, some = s.demand.classes
+    share = s.matching * s.demand.share
 
     def distinct(rows: float) -> float:
-        return float((size * -np.expm1(-share * rows)).sum())
+        return float((size * -np.expm1(-s.matching * some * rows)).sum())
 
     rows = min(_rows_of(s), solve(distinct, s.component("cache") / 2 / s.cached_value))
     rows *= s.fit.fill
     stays = solve(distinct, keys)
     missed = share * np.exp(-share * stays)
     placed = len(s.demand.page)
-    evenly = float((size[placed:] * missed[placed:]).sum()) / s.pages
+    evenly = float((s.demand.size[placed:] * missed[placed:]).sum()) / s.pages
     lacking = np.bincount(s.demand.page, missed[:placed], minlength=s.pages) + evenly
     queue = in_batches(grouped(np.asarray(lacking, dtype=np.float64)), rows)
-    hits = float((size * (share - missed)).sum())
+    hits = float((s.demand.size * (share - missed)).sum())
     loop = s.loop(queue, s.component("queue"), hits=hits, cache_bytes=s.component("cache"))
     return replace(loop, moves=0.0)
 

@@ -25,21 +25,21 @@ class Split(NamedTuple):
 
 def keys_above(s: Setting, share: float) -> float:
     """Give how many keys a larger share of the stream asks for."""
-    above = s.matching * s.demand.share > share
-    return float(s.demand.size[above].sum())
+    size, shares = s.demand.classes
+    return float(size[s.matching * shares > share].sum())
 
 
 def divide(s: Setting, length: Callable[[float, float], float]) -> Split:
     """Find the split at which the inequality holds for the values in the cache, and for no other.
 
     A value with share p has n = p·T rows in a queue of T stream rows; it is cached if
-    m·v_R < n·v_S, so if p > m·v_R / (v_S·T). ``length`` gives T for a number of cached keys and a window's bytes;
-    it is the larger the smaller the cache, so the split is found by bisection.
+    m·v_R < n·v_S, so if p > m·v_R / (v_S·T). ``length`` gives T for a number of cached keys and a
+    window's bytes; it is the larger the smaller the cache, so the split is found by bisection.
     """
     divided = s.component("window")
     largest = divided - int(s.plan.settings["least_window"])
     low, high = 0.0, min(largest / s.cached_value, s.demand.values)
-    for _ in range(40):
+    for _ in range(24):
         keys = (low + high) / 2
         window = divided - keys * s.cached_value
         queue = length(keys * s.fit.cached, window)

@@ -1,0 +1,172 @@
+"""Measuring how well the cost models predict: every algorithm, predicted and measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.matrix import one_thread
+from semistream.bench.run import Run, rounded
+from semistream.bench.workload import Feed, Workload
+from semistream.cost.demand import Demand
+from semistream.cost.predict import Prediction, predict
+from semistream.errors import BudgetError
+from semistream.join import Join
+from semistream.machine import describe
+from semistream.master import open_master
+from semistream.spec import JoinSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from semistream.cost.profile import Profile
+    from semistream.cost.unit_costs import UnitCosts
+    from semistream.master import Master
+    from semistream.metrics import Metrics
+
+    Record = dict[str, Any]
+
+__all__ = ["ModelGrid", "measure_model", "predicted_again"]
+
+
+@dataclass(frozen=True)
+class ModelGrid:
+    """What is predicted and measured."""
+
+    algorithms: tuple[str, ...]
+    rows: tuple[int, ...] = (500_000, 2_000_000, 8_000_000)
+    shares: tuple[float, ...] = (0.01, 0.05, 0.10, 0.20)
+    exponents: tuple[float, ...] = (0.0, 0.5, 1.0)
+    read: str = "direct"
+    seconds: float = 0.5
+    """How long each sample takes at least; it lasts until a window of rows was answered."""
+    rounds: int = 3
+    warm: float = 8.0
+    """Seconds for caches to settle, at most."""
+    page_bytes: str = "128KB"
+
+    @property
+    def cells(self) -> int:
+        """How many settings there are."""
+        return len(self.rows) * len(self.shares) * len(self.exponents)
+
+
+def measure_model(
+    grid: ModelGrid, folder: Path, profile: Profile, say: Callable[[str], None]
+) -> Iterator[Record]:
+    """Give the record after every setting, each time with one cell more.
+
+    Predictions are made from the profile before anything of the cell is measured.
+    """
+    one_thread()
+    record: Record = {
+        "kind": "model",
+        "what": "stream rows a second, predicted and measured, one thread",
+        "machine": describe(),
+        "grid": asdict(grid),
+        "profile": {"machine": dict(profile.machine), "costs": profile.costs.as_dict()},
+        "cells": [],
+    }
+    for rows in grid.rows:
+        say(f"R = {rows:,}: the master")
+        workload = Workload("1:1", rows)
+        master = open_master(workload.prepare(folder, grid.page_bytes), grid.read)
+        for exponent in grid.exponents:
+            feed = Feed.of(workload.stream(exponent), max(4_000_000, rows))
+            for share in grid.shares:
+                say(f"R = {rows:,}, {share:.0%}, Zipf {exponent:g}")
+                cell = {"rows": rows, "share": share, "exponent": exponent}
+                memory = int(share * workload.bytes)
+                setting = (memory, exponent)
+                expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
+                rates = _measure(grid, master, feed, memory, expected)
+                record["cells"].append({**cell, "memory": memory, "rates": rates})
+                yield record
+
+
+def _predictions(
+    names: tuple[str, ...],
+    master: Master,
+    feed: Feed,
+    setting: tuple[int, float],
+    costs: UnitCosts,
+) -> dict[str, Prediction]:
+    memory, exponent = setting
+    spec = JoinSpec.resolve(master, feed.schema, "key", "inner", None, "")
+    demand = Demand.zipf(master.statistics.values, exponent, master.pages)
+    found = {}
+    for name in names:
+        try:
+            found[name] = predict(name, spec, memory, demand, costs)
+        except BudgetError:
+            continue
+    return found
+
+
+def _measure(
+    grid: ModelGrid,
+    master: Master,
+    feed: Feed,
+    memory: int,
+    expected: dict[str, Prediction],
+) -> Record:
+    """Measure each algorithm in turn, round by round; each goes on where its last sample ended."""
+    runs = {
+        name: Run(
+            Join(master, feed.schema, on="key", memory=memory, algorithm=name), feed.forever()
+        )
+        for name in expected
+    }
+    for run in runs.values():
+        run.warm_up(grid.warm)
+    before = {name: run.join.metrics for name, run in runs.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    samples: dict[str, list[int]] = {name: [] for name in runs}
+    for _ in range(grid.rounds):
+        for name, run in runs.items():
+            answered = run.join.metrics.answered
+            spent = run.watch(grid.seconds, 1.0, 10 * grid.seconds)
+            seconds[name].append(spent)
+            samples[name].append(rounded((run.join.metrics.answered - answered) / spent))
+    return {
+        name: {
+            **_facts(before[name], run.join.metrics, sum(seconds[name])),
+            "samples": samples[name],
+            **_expected(expected[name]),
+        }
+        for name, run in runs.items()
+    }
+
+
+def _facts(before: Metrics, after: Metrics, seconds: float) -> Record:
+    answered, pages = after.answered - before.answered, after.pages_read - before.pages_read
+    return {
+        "rate": rounded(answered / seconds),
+        "rows_a_page": round(answered / max(1, pages), 2),
+        "hits": round((after.cache_hits - before.cache_hits) / max(1, answered), 4),
+    }
+
+
+def _expected(prediction: Prediction) -> Record:
+    loop = prediction.loop
+    return {
+        "predicted": rounded(prediction.rate),
+        "predicted_rows_a_page": round(1 / max(loop.pages_a_row, 1e-9), 2),
+        "predicted_hits": round(loop.hit_rate, 4),
+    }
+
+
+def predicted_again(record: Record, folder: Path, costs: UnitCosts) -> Record:
+    """Give the record with the predictions of the models as they are now, from the same profile."""
+    cells = []
+    for cell in record["cells"]:
+        workload = Workload("1:1", cell["rows"])
+        path = workload.prepare(folder, record["grid"]["page_bytes"])
+        master = open_master(path, record["grid"]["read"])
+        feed = Feed.of(workload.stream(cell["exponent"]), 0)
+        setting = (cell["memory"], cell["exponent"])
+        found = _predictions(tuple(cell["rates"]), master, feed, setting, costs)
+        rates = {name: cell["rates"][name] | _expected(found[name]) for name in found}
+        cells.append({**cell, "rates": rates})
+    return {**record, "cells": cells}

@@ -1,0 +1,179 @@
+"""Calibration: this machine's unit costs, measured with the join's own code on its own store."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from semistream.algorithms import algorithms
+from semistream.cost import operations
+from semistream.cost.profile import Profile
+from semistream.cost.reads import ahead_curve, read_curve
+from semistream.cost.runs import Observed, Pace, Trial, fitted, observe
+from semistream.cost.unit_costs import Curve, UnitCosts
+from semistream.machine import describe
+from semistream.master import build_master, open_master
+from semistream.workloads import Stream, Zipf, master_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from semistream.master import Master
+
+    Say = Callable[[str, int, int], None]
+
+__all__ = ["Effort", "calibrate"]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured."""
+
+    rows: int
+    """Rows of the master, of 120 B each as in the papers."""
+    trials: tuple[Trial, ...]
+    pace: Pace
+    read_seconds: float
+    repeats: int
+    largest: int
+    """Bytes of the largest window whose distance is measured."""
+
+
+QUICK = Effort(
+    rows=400_000,
+    trials=(
+        Trial(0.02, 1.0, "mapped"),
+        Trial(0.10, 1.0, "mapped"),
+        Trial(0.02, 1.0, "direct"),
+        Trial(0.10, 1.0, "direct"),
+    ),
+    pace=Pace(seconds=0.05, windows=1, warm=0.15),
+    read_seconds=0.4,
+    repeats=5,
+    largest=1 << 26,
+)
+THOROUGH = Effort(
+    rows=2_000_000,
+    trials=(
+        Trial(0.01, 1.0, "mapped"),
+        Trial(0.05, 0.5, "mapped"),
+        Trial(0.10, 1.0, "mapped"),
+        Trial(0.20, 0.0, "mapped"),
+        Trial(0.01, 1.0, "direct"),
+        Trial(0.05, 0.5, "direct"),
+        Trial(0.10, 1.0, "direct"),
+        Trial(0.20, 0.0, "direct"),
+    ),
+    pace=Pace(seconds=0.6, windows=3, warm=4.0),
+    read_seconds=2.0,
+    repeats=15,
+    largest=1 << 28,
+)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+def calibrate(
+    folder: Path | None = None,
+    *,
+    quick: bool = False,
+    effort: Effort | None = None,
+    say: Say = _silent,
+) -> Profile:
+    """Measure this machine's unit costs.
+
+    Parameters
+    ----------
+    folder
+        Where a master is built to measure with, on the disk that matters; it is removed again. A
+        temporary folder where not given.
+    quick
+        Some 15 seconds on a small master, rather than minutes on one of 240 MB.
+    effort
+        What exactly is measured, instead of ``quick``.
+    say
+        Is told what is measured now, and how far that is: a name, steps done, steps in all.
+    """
+    effort = effort or (QUICK if quick else THOROUGH)
+    with _one_thread(), tempfile.TemporaryDirectory(dir=folder, prefix="calibrate-") as name:
+        steps = _Steps(say, 4 + len(algorithms()) * len(effort.trials))
+        steps("a master to measure with")
+        path = Path(name) / "master"
+        build_master(master_table(effort.rows, stride=2), path, key="key", filter=False)
+        masters = {read: open_master(path, read) for read in ("mapped", "direct")}
+        costs = _operations(masters, effort, steps)
+        runs = _runs(masters, effort, steps)
+    fits = {kind: fitted(some, costs) for kind, some in runs.items()}
+    return Profile(replace(costs, fits=fits), describe(), quick)
+
+
+class _Steps:
+    """Counts what is done."""
+
+    def __init__(self, say: Say, total: int) -> None:
+        self._say, self._total, self._done = say, total, 0
+
+    def __call__(self, what: str) -> None:
+        self._say(what, self._done, self._total)
+        self._done += 1
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let Arrow use one thread, as a task of a cluster has."""
+    before = pa.cpu_count(), pa.io_thread_count()
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(before[0])
+        pa.set_io_thread_count(before[1])
+
+
+def _operations(masters: dict[str, Master], effort: Effort, steps: _Steps) -> UnitCosts:
+    steps("reads")
+    c_io: dict[str, Curve] = {}
+    for read, master in masters.items():
+        c_io[read] = read_curve(master, effort.read_seconds)
+        c_io[f"{read} ahead"] = ahead_curve(master, effort.read_seconds)
+    steps("rows in and out")
+    c_append, c_expire = operations.append_and_expire(effort.repeats)
+    steps("rows of a cache, and far ones")
+    return UnitCosts(
+        c_io=c_io,
+        c_S=operations.take_in_cost(masters["mapped"], effort.repeats),
+        c_A=c_append,
+        c_E=c_expire,
+        c_H=operations.probe_cost(effort.repeats),
+        c_O=operations.output_cost(effort.repeats),
+        far=operations.far_curve(effort.largest, effort.repeats),
+        fits={},
+    )
+
+
+def _runs(masters: dict[str, Master], effort: Effort, steps: _Steps) -> dict[str, list[Observed]]:
+    """Run every algorithm in every trial; in turn, so that noise hits all alike."""
+    found: dict[str, list[Observed]] = defaultdict(list)
+    for trial in effort.trials:
+        batches = _feed(effort.rows, trial.exponent)
+        for name in algorithms():
+            steps(f"{name}, {trial.share:.0%} of R, Zipf {trial.exponent:g}, {trial.read}")
+            run = observe(name, masters[trial.read], trial, itertools.cycle(batches), effort.pace)
+            found[f"{name} {trial.read}"].append(run)
+    return found
+
+
+def _feed(keys: int, exponent: float) -> Sequence[pa.RecordBatch]:
+    """Make stream rows beforehand, twice as many as there are keys."""
+    stream = Stream(Zipf(keys, exponent), stride=2)
+    return tuple(stream.batches(min(4_000_000, max(1_000_000, 2 * keys))))

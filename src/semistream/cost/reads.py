@@ -1,0 +1,78 @@
+"""What a read of the master costs: the curve c_I/O over its bytes, measured on the real store."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistream.cost.unit_costs import Curve
+
+if TYPE_CHECKING:
+    from semistream.master import Master
+
+__all__ = ["ahead_curve", "read_curve"]
+
+_PAGES = (1, 2, 4, 8, 16)
+_BUFFERS = 16
+_FEWEST = 12  # reads of each size, however long they take
+
+
+def read_curve(master: Master, seconds: float, seed: int = 0) -> Curve:
+    """Give the seconds of one read, over its bytes: checksum and parsing included.
+
+    Pages are drawn at random: on the disks of today a scan in order is no faster, and where the
+    operating system holds pages they are read by neither.
+    """
+    draw = np.random.default_rng(seed)
+    sizes = [pages for pages in _PAGES if pages <= max(1, master.pages // 2)]
+    found = [_read(master, pages, seconds / len(sizes), draw) for pages in sizes]
+    return _rising([size for size, _ in found], [spent for _, spent in found])
+
+
+def _read(
+    master: Master, pages: int, seconds: float, draw: np.random.Generator
+) -> tuple[float, float]:
+    reader, spent = master.reader(pages), []
+    parts = master.statistics.parts
+    until = time.perf_counter() + seconds
+    while len(spent) < _FEWEST or time.perf_counter() < until:
+        part = int(draw.integers(0, parts - pages + 1))
+        start = time.perf_counter()
+        reader.load(part, pages)
+        spent.append(time.perf_counter() - start)
+    return reader.bytes_read / reader.reads, _mean(spent)
+
+
+def ahead_curve(master: Master, seconds: float, seed: int = 0) -> Curve:
+    """Give the seconds of one read when others are in flight, as sweeps read."""
+    draw = np.random.default_rng(seed)
+    sizes = [pages for pages in _PAGES[:3] if pages <= max(1, master.pages // 8)] or [1]
+    found = [_sweep(master, pages, seconds / len(sizes), draw) for pages in sizes]
+    return _rising([size for size, _ in found], [spent for _, spent in found])
+
+
+def _sweep(
+    master: Master, pages: int, seconds: float, draw: np.random.Generator
+) -> tuple[float, float]:
+    buffers = min(_BUFFERS, max(2 * pages, 2))
+    reader, spent = master.reader(buffers, pages), []
+    firsts = np.arange(0, max(1, master.statistics.parts - pages), pages)
+    until = time.perf_counter() + seconds
+    while len(spent) < 2 or time.perf_counter() < until:
+        chosen = np.sort(draw.choice(firsts, min(len(firsts), 128), replace=False))
+        start = time.perf_counter()
+        count = sum(1 for _ in reader.sweep([range(s, s + pages) for s in chosen.tolist()]))
+        spent.append((time.perf_counter() - start) / count)
+    return reader.bytes_read / reader.reads, _mean(spent)
+
+
+def _mean(spent: list[float]) -> float:
+    """Give the mean, but for the one in twenty that took longest: hiccups of a shared machine."""
+    return float(np.mean(np.sort(spent)[: max(1, int(len(spent) * 0.95))]))
+
+
+def _rising(sizes: list[float], seconds: list[float]) -> Curve:
+    """Give a curve through the points; a larger read that seemed quicker is noise."""
+    return Curve(tuple(sizes), tuple(np.maximum.accumulate(seconds).tolist()))

@@ -1,0 +1,215 @@
+"""What whole loops cost: short runs of every algorithm, and the fudge factors that fit them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from semistream.algorithms import choose
+from semistream.bench.run import Run
+from semistream.cost.demand import Demand
+from semistream.cost.models import Setting, loop_of
+from semistream.cost.queue import solve
+from semistream.cost.unit_costs import Fit
+from semistream.join import Join
+from semistream.spec import JoinSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from semistream.cost.loop import Loop
+    from semistream.cost.unit_costs import UnitCosts
+    from semistream.master import Master
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["Observed", "Pace", "Trial", "fitted", "observe", "options_of"]
+
+_WITHOUT_CACHE = 1e-3  # a share of hits below it tells nothing of a cache
+_LEAST, _MOST = 0.05, 4.0  # bounds of what is fitted
+
+
+class Trial(NamedTuple):
+    """A setting in which an algorithm is run."""
+
+    share: float
+    """The budget, as a share of R."""
+    exponent: float
+    read: str
+
+
+class Pace(NamedTuple):
+    """How long a run is watched."""
+
+    seconds: float
+    """At least so long."""
+    windows: float
+    """Until so many windows of rows were answered, but no longer than ten times the seconds."""
+    warm: float
+    """Seconds for caches to settle, at most."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a run did, and how long it took."""
+
+    name: str
+    trial: Trial
+    seconds: float
+    answered: int
+    pages: int
+    hits: float
+    """The share of rows that the cache answered."""
+    setting: Setting
+
+    @property
+    def rate(self) -> float:
+        """Stream rows answered in a second."""
+        return self.answered / self.seconds
+
+    @property
+    def rows_a_page(self) -> float:
+        """Stream rows answered for each page that was read."""
+        return self.answered / max(1, self.pages)
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """Give the options with which an algorithm's loop runs even where pages lie in memory."""
+    return {"at_once": False} if name == "adaptive" else {}
+
+
+def observe(
+    name: str, master: Master, trial: Trial, batches: Iterator[pa.RecordBatch], pace: Pace
+) -> Observed:
+    """Run an algorithm on a stream that never ends; watch it once it has settled."""
+    first = next(batches)
+    memory = int(trial.share * master.statistics.bytes)
+    options = options_of(name)
+    with Join(master, first.schema, on="key", memory=memory, algorithm=name, **options) as join:
+        run = Run(join, batches)
+        run.warm_up(pace.warm)
+        before = join.metrics
+        spent = run.watch(pace.seconds, pace.windows, 10 * pace.seconds)
+        after = join.metrics
+    answered = after.answered - before.answered
+    spec = JoinSpec.resolve(master, first.schema, "key", "inner", None, "")
+    _, task, plan = choose(name, spec, memory, None, options)
+    demand = Demand.zipf(master.statistics.values, trial.exponent, master.pages)
+    return Observed(
+        name=name,
+        trial=trial,
+        seconds=spent,
+        answered=answered,
+        pages=after.pages_read - before.pages_read,
+        hits=(after.cache_hits - before.cache_hits) / max(1, answered),
+        setting=Setting(task, plan, demand, Fit()),
+    )
+
+
+def fitted(runs: Sequence[Observed], costs: UnitCosts) -> Fit:
+    """Find the factors with which an algorithm's model gives what its runs did.
+
+    The runs are all of one way to read. First the counts: ``cached`` from hits, ``fill`` from rows
+    a page. Then the seconds.
+    """
+    cached = _middle([_matching_cache(run) for run in runs if run.hits > _WITHOUT_CACHE])
+    fill = _middle([_matching_fill(run, cached) for run in runs])
+    fit = Fit(fill=fill, cached=cached)
+    times = [_times(run, loop_of(replace(run.setting, fit=fit)), costs) for run in runs]
+    return _overlapping(fit, times) if times[0].ahead else _one_by_one(fit, times)
+
+
+class _Times(NamedTuple):
+    """The seconds of an iteration, as far as they are known."""
+
+    whole: float
+    """What it took."""
+    disk: float
+    met: float
+    """Pages that were met."""
+    matching: float
+    before: float
+    ahead: bool
+
+
+def _times(run: Observed, loop: Loop, costs: UnitCosts) -> _Times:
+    matching, before = costs.rows_seconds(loop, run.setting.shape)
+    return _Times(
+        whole=loop.nodes * loop.w / run.rate,
+        disk=costs.disk(loop, run.trial.read),
+        met=loop.pages + loop.met,
+        matching=matching,
+        before=before,
+        ahead=loop.ahead,
+    )
+
+
+def _one_by_one(fit: Fit, times: Sequence[_Times]) -> Fit:
+    """Find step and rows, neither below zero, so that relative errors are least."""
+    whole, disk, met, matching, before = _columns(times)
+    a, b = met / whole, (matching + before) / whole
+    step, rows = _two(a, b, np.maximum(whole - disk, 0.0) / whole)
+    return replace(fit, step=step, rows=rows)
+
+
+def _columns(times: Sequence[_Times]) -> Floats:
+    """Give the seconds as arrays, one for each of the first five fields."""
+    return np.array([t[:5] for t in times], dtype=np.float64).T
+
+
+def _overlapping(fit: Fit, times: Sequence[_Times]) -> Fit:
+    """Find step, rows and disk likewise, where reads and matching go on at the same time.
+
+    The larger of the two counts, so there is no straight line to fit: all combinations are tried.
+    """
+    grid = np.geomspace(0.25, 8.0, 41)
+    disk, rows, step = np.meshgrid(grid[8:33], grid, np.append(0.0, grid * 2e-5), indexing="ij")
+    error = np.zeros_like(disk)
+    for t in times:
+        met = rows * t.matching + step * t.met
+        found = np.maximum(disk * t.disk, met) + rows * t.before
+        error += np.log(found / t.whole) ** 2
+    error += 1e-4 * (np.log(disk) ** 2 + np.log(rows) ** 2)  # of equals, those nearest to none
+    best = np.unravel_index(int(error.argmin()), error.shape)
+    return replace(fit, step=float(step[best]), rows=float(rows[best]), disk=float(disk[best]))
+
+
+def _two(a: Floats, b: Floats, y: Floats) -> tuple[float, float]:
+    """Solve a·x + b·z = y by least squares, x and z not below zero."""
+    x, z = np.linalg.lstsq(np.column_stack([a, b]), y, rcond=None)[0]
+    if x < 0:
+        return 0.0, float(b @ y / (b @ b))
+    if z < 0:
+        return float(a @ y / (a @ a)), 0.0
+    return float(x), float(z)
+
+
+def _middle(values: Sequence[float]) -> float:
+    return float(np.median(values)) if values else 1.0
+
+
+def _matching(wanted: float, found: Callable[[float], float]) -> float:
+    """Give the factor at which a model that rises with it gives what was seen."""
+    if found(_LEAST) >= wanted:
+        return _LEAST
+    return min(_MOST, solve(found, wanted, _MOST))
+
+
+def _matching_cache(run: Observed) -> float:
+    def hits(cached: float) -> float:
+        return loop_of(replace(run.setting, fit=Fit(cached=cached))).hit_rate
+
+    return _matching(run.hits, hits)
+
+
+def _matching_fill(run: Observed, cached: float) -> float:
+    def rows_a_page(fill: float) -> float:
+        loop = loop_of(replace(run.setting, fit=Fit(fill=fill, cached=cached)))
+        return 1 / max(1e-12, loop.pages_a_row)
+
+    return _matching(run.rows_a_page, rows_a_page) if run.rows_a_page > 1.001 else 1.0
