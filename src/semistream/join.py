@@ -54,9 +54,9 @@ class Join:
         The budget: bytes as an int, or a string such as ``"64MB"``. It covers everything that the
         join holds; the batch at hand, and output that was given out, are the caller's.
     algorithm
-        One of `algorithms`; or ``"auto"``, which begins with ``"adaptive"`` and goes over to what is
-        predicted to be the fastest, by a profile that ``semistream calibrate`` made or the option
-        ``profile=`` names; the log says why (logger ``semistream``).
+        One of `algorithms`; or ``"auto"``, which begins with ``"adaptive"`` and goes over to the
+        one predicted to be the fastest, by the profile that ``semistream calibrate`` made or that
+        the option ``profile=`` names; the log says why (logger ``semistream``).
     select
         The master columns that come out; all but the key if not given.
     prefix

@@ -44,17 +44,27 @@ def started(
 ) -> tuple[Plan, Operator]:
     """Start an auto join; the log says what it begins with, and why."""
     kind, task, plan = choose(AUTO, spec, memory, use_filter, options, shared)
-    profile = _profile(options.get("profile"))
     rows = min(_MOST_ROWS, memory // _PART // _CODE)
     room = Room(spec, memory - rows * _CODE, use_filter)
-    why = _no_choice(plan, room, rows, shared) or (profile if isinstance(profile, str) else "")
-    if isinstance(profile, str) or why:
-        log.info("auto is %s: %s", DEFAULT, why)
-        plan = plan.with_settings(chosen=why)
+    planner = _no_choice(plan, room, rows, shared) or _planner(room, options.get("profile"))
+    if isinstance(planner, str):
+        log.info("auto is %s: %s", DEFAULT, planner)
+        plan = plan.with_settings(chosen=planner)
         return plan, kind.operator(task, plan, clock, max_wait)
     first = Choice(why=f"until {rows:,} rows are seen")
-    pilot = _pilot(Planner(room, profile.costs), rows, first)
-    return plan, Auto(room, pilot, first, clock, max_wait)
+    return plan, Auto(room, _pilot(planner, rows, first), first, clock, max_wait)
+
+
+def _planner(room: Room, given: object) -> Planner | str:
+    """Give what chooses by the costs of a profile, or say why there are none."""
+    profile = _profile(given)
+    if isinstance(profile, str):
+        return profile
+    planner = Planner(room, profile.costs)
+    if planner.knows(DEFAULT):
+        return planner
+    read = room.spec.master.read
+    return f"the profile has nothing on {read} reads; run `semistream calibrate` again"
 
 
 def _pilot(planner: Planner, rows: int, first: Choice) -> Deciding:

@@ -90,9 +90,13 @@ class Planner:
             chosen.prediction,
         )
 
+    def knows(self, algorithm: str) -> bool:
+        """Whether the algorithm was measured; one that was not would look too fast."""
+        return f"{algorithm} {self.room.spec.master.read}" in self.costs.fits
+
     def _ranked(self, demand: Demand, running: Choice) -> list[Choice]:
         """Give all that are possible, the fastest first."""
-        names = [Choice(name) for name in MODELS]
+        names = [Choice(name) for name in MODELS if self.knows(name)]
         ranked = _by_rate(self._predicted(names, demand))
         tuned = [choice.algorithm for choice in ranked if choice.algorithm in _SHARED][:_TUNED]
         splits = [Choice(name, {"cache": share}) for name in tuned for share in _SHARES]

@@ -2,59 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semistream.cost.demand import Demand
+from semistream.cost.frequencies import frequencies
+from semistream.cost.multiplicity import zipf_rates
+from semistream.cost.sample import single_out
+from semistream.cost.zipf_fit import fit_zipf
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from semistream.auto.sample import Counted
     from semistream.master import Master
 
-__all__ = ["estimate"]
+__all__ = ["Estimate", "estimate"]
 
 _MOST_ABSENT = 0.999  # of rows that a model can do with
 
 
-def estimate(counted: Counted, master: Master, absent: float) -> Demand:
-    """Give the demand: keys seen again as often as they came, all others alike.
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What a stream asks, and how to say it."""
 
-    Good and Turing: of further rows, as many have a key that was seen j times as there were rows of
-    keys seen j + 1 times. So keys seen twice or more have the rows of those seen three times or
-    more, and what is left is that of keys seen once, or not yet.
+    demand: Demand
+    skew: str
+
+
+def estimate(counted: Counted, master: Master, absent: float) -> Estimate | None:
+    """Give the demand of a sample of which at least one key may be in the master, else None.
+
+    Unlike `sample_stream` it reads no page: the join itself has counted how many rows have no
+    match. Which of the sample's keys these had is not known, so they are taken to be as skewed as
+    all. Only keys that were seen have a page of their own: so it takes few bytes.
 
     Examples
     --------
     >>> import tempfile, semistream as ss
     >>> from semistream.auto.sample import Counted
-    >>> from semistream.workloads import master_table
-    >>> master = ss.build_master(master_table(1000), tempfile.mkdtemp(), key="key")
-    >>> codes, counts = np.arange(60), np.append([35, 6], np.ones(58, dtype=np.int64))
-    >>> round(estimate(Counted(100, codes, counts), master, absent=0.0).hit(1), 2)
-    0.35
+    >>> from semistream.workloads import Zipf, master_table
+    >>> master = ss.build_master(master_table(5000), tempfile.mkdtemp(), key="key")
+    >>> keys = Zipf(5000, exponent=1.0).sample(20_000, np.random.default_rng(1))
+    >>> found = estimate(Counted.of(keys), master, absent=0.0)
+    >>> found.skew, round(found.demand.hit(50), 1)
+    ('Zipf 1.00', 0.5)
     """
-    counts, rows = counted.counts, max(1, counted.rows)
-    again = counts > 1
-    shares = (counts[again] - 1) / max(1, int((counts[again] - 1).sum()))
-    shares = shares * int(counts[counts > 2].sum()) / rows
-    page = master.page_of(counted.codes[again])
-    values = max(master.statistics.values, int(np.count_nonzero(again)), 1)
-    hot = (page >= 0) & (shares >= (1 - shares.sum()) / max(1, values - len(shares)))
-    shares, page = shares[hot], page[hot]
-    order = np.argsort(-shares, kind="stable")
-    left = float(values - len(shares))
-    size, share = np.ones(len(shares)), shares[order]
-    if left:
-        size, share = np.append(size, left), np.append(share, (1 - share.sum()) / left)
-    share = _adding_up(size, share)
-    return Demand(size, share, page[order], master.pages, min(absent, _MOST_ABSENT))
-
-
-def _adding_up(
-    size: npt.NDArray[np.float64], share: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    total = float((size * share).sum())
-    return share / total if total > 0 else np.full(len(size), 1 / size.sum())
+    page = master.page_of(counted.codes)
+    order = np.argsort(-counted.counts, kind="stable")
+    order = order[page[order] >= 0]
+    if not len(order):
+        return None
+    counts, page = counted.counts[order], page[order]
+    values = max(master.statistics.values, len(counts))
+    fit = fit_zipf(counts, values)
+    if fit.holds:
+        size, share = zipf_rates(values, fit.exponent, 1)
+    else:
+        size, share = frequencies(counts, values, fit.exponent)
+    size, share = single_out(size, share, len(page))
+    demand = Demand(size, share, page, master.pages, min(absent, _MOST_ABSENT))
+    law = "Zipf" if fit.holds else "no law, the nearest Zipf"
+    return Estimate(demand, f"{law} {fit.exponent:.2f}")

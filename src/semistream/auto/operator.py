@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Auto"]
 
+_PIECE = 1 << 16  # rows; who offers a whole day in one batch need not wait for the next
+
 
 class Auto(Operator):
     """Runs what a pilot decides; never two algorithms at a time.
 
-    A pilot is asked when a batch was taken in. If it wants another algorithm, the one that runs is
-    drained: its rows come out, with those of the batch. Then its memory is given back, and the
-    other begins.
+    A pilot is asked when a batch, or 65,536 rows of it, was taken in. If it wants another
+    algorithm, the one that runs is drained: its rows come out, with those of the batch. Then its
+    memory is given back, and the other begins.
 
     Parameters
     ----------
@@ -87,17 +89,21 @@ class Auto(Operator):
         self._operator.check(batch)
 
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
-        """Take a batch in; then go over to another algorithm, if that is decided."""
-        yield from self._counted(self._operator.run(batch, arrived))
-        self._pilot.saw(batch)
-        choice = self._pilot.decide(self.metrics)
-        if choice is None:
-            return
-        if choice.same(self._chosen):
-            assert self.followed is not None  # noqa: S101 - for the type checker
-            self.followed = self.followed.with_settings(chosen=choice.why)
-        else:
+        """Take a batch in; go over to another algorithm where that is decided."""
+        now = self._clock() if arrived is None else arrived
+        for start in range(0, max(1, batch.num_rows), _PIECE):
+            piece = batch.slice(start, _PIECE)
+            yield from self._counted(self._operator.run(piece, now))
+            self._pilot.saw(piece)
+            choice = self._pilot.decide(self.metrics)
+            if choice is not None:
+                yield from self._follow(choice)
+
+    def _follow(self, choice: Choice) -> Batches:
+        if not choice.same(self._chosen):
             yield from self._switch(choice)
+        elif self.followed is not None:
+            self.followed = self.followed.with_settings(chosen=choice.why)
 
     def drain(self) -> Batches:
         """Answer every row that waits."""

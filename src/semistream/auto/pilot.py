@@ -53,7 +53,6 @@ class Pilot:
 
     def __init__(self, planner: Planner, sample: Sample, running: Choice) -> None:
         self._planner, self._sample, self._running = planner, sample, running
-        self._master = planner.room.spec.master
         self._watch: Watch | None = None
 
     @property
@@ -67,49 +66,61 @@ class Pilot:
 
     def decide(self, metrics: Metrics) -> Choice | None:
         """Give what is to run, where that is decided anew."""
-        if not self._sample.full or (self._watch and not self._watch.due(metrics)):
+        if not (self._sample.full and self._due(metrics)):
             return None
         counted = self._sample.counted()
         if self._watch is None:
-            self._watch = Watch()
-            seen = look_of(metrics, Metrics(), counted.repeated)
-            best = self._best(counted, seen, "the first rows")
-            self._begin(self._watch, best, _expected(best, seen), metrics)
-            return best
-        seen, change = self._watch.look(metrics, counted.repeated)
-        if not change:
-            return None
+            seen, cause = look_of(metrics, Metrics(), counted.repeated), "the first rows"
+        else:
+            seen, cause = self._watch.look(metrics, counted.repeated)
+        return self._decide(counted, seen, cause, metrics) if cause else None
+
+    def _due(self, metrics: Metrics) -> bool:
+        """Whether a period is over; at first, whether enough rows have met their pages.
+
+        Before that it is not known how many rows have no match.
+        """
+        if self._watch is not None:
+            return self._watch.due(metrics)
+        return 4 * (metrics.answered - metrics.filtered) >= len(self._sample)
+
+    def _decide(self, counted: Counted, seen: Look, cause: str, metrics: Metrics) -> Choice:
+        """Find the fastest, say why it is, and watch it from now on."""
         before = self._running
-        best = self._best(counted, seen, change)
-        # A join that goes on though it does not do what was planned: that is expected from now on.
-        expected = seen if best.same(before) else _expected(best, seen)
-        self._watch.be_patient()
-        self._begin(self._watch, best, expected, metrics)
+        best = self._best(counted, seen, cause)
+        log.info("auto %s", best.why)
+        expected = _expected(best, seen)
+        if self._watch is None:
+            self._watch = Watch()
+        else:
+            self._watch.be_patient()
+            if best.same(before):  # it does not do what was planned: so be it, from now on
+                expected = seen
+        period = self._period(best)
+        self._watch.begin(expected, period, metrics)
+        self._sample.begin(2 * len(self._sample) / period)  # fresh when a period ends
+        self._running = best
         return best
 
     def _best(self, counted: Counted, seen: Look, cause: str) -> Choice:
-        """Find the fastest, and say why it is."""
-        demand = estimate(counted, self._master, seen.absent)
-        best = self._planner.best(demand, self._running)
+        """Give what is to run, with the reason in a line."""
+        cause = f"{cause}; {counted.rows:,} rows seen"
+        found = estimate(counted, self._planner.room.spec.master, seen.absent)
+        if found is None:
+            return replace(self._running, why=f"stays with {self._running}: {cause}, no match")
+        best = self._planner.best(found.demand, self._running)
         verb = "stays with" if best.same(self._running) else "takes"
-        why = f"{verb} {best.why}; {cause}: {counted}, {seen.absent:.1%} absent"
-        log.info("auto %s", why)
-        self._running = replace(best, why=why)
-        return self._running
-
-    def _begin(self, watch: Watch, choice: Choice, expected: Look, metrics: Metrics) -> None:
-        """Begin to watch, with a sample that will be fresh by the end of a period."""
-        period = self._period(choice)
-        watch.begin(expected, period, metrics)
-        self._sample.begin(2 * len(self._sample) / period)
+        look = f"{found.skew}, {seen.absent:.1%} absent"
+        return replace(best, why=f"{verb} {best.why}: {cause}, {look}")
 
     def _period(self, choice: Choice) -> int:
         """Give the rows over which counters are compared: several windows, and the cache's."""
+        least = max(_LEAST_PERIOD, len(self._sample))
         if choice.prediction is None:
-            return max(_LEAST_PERIOD, len(self._sample))
+            return least
         plan, loop = choice.prediction.plan, choice.prediction.loop
         rows = int(plan.settings.get("window_rows", 0)) + int(loop.keys * loop.nodes)
-        return max(_WINDOWS * rows, _LEAST_PERIOD, len(self._sample))
+        return max(_WINDOWS * rows, least)
 
 
 def _expected(choice: Choice, seen: Look) -> Look:

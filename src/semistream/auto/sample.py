@@ -35,15 +35,18 @@ class Counted:
     @property
     def repeated(self) -> float:
         """The share of rows whose key was seen before: the more, the more skewed."""
-        return 1 - len(self.codes) / max(1, self.rows)
+        return (self.rows - len(self.codes)) / max(1, self.rows)
 
-    @property
-    def hottest(self) -> float:
-        """The share of rows of the key seen most often."""
-        return int(self.counts.max(initial=0)) / max(1, self.rows)
+    @classmethod
+    def of(cls, codes: Ints) -> Counted:
+        """Count keys.
 
-    def __str__(self) -> str:
-        return f"{self.rows:,} rows of {len(self.codes):,} keys, {self.hottest:.2%} of the hottest"
+        Examples
+        --------
+        >>> Counted.of(np.array([7, 3, 7, 7])).repeated
+        0.5
+        """
+        return cls(len(codes), *np.unique(codes, return_counts=True))
 
 
 class Sample:
@@ -104,5 +107,4 @@ class Sample:
 
     def counted(self) -> Counted:
         """Count the keys of the sample."""
-        codes, counts = np.unique(self._codes[: self._taken], return_counts=True)
-        return Counted(min(self._taken, len(self._codes)), codes, counts)
+        return Counted.of(self._codes[: self._taken])

@@ -13,6 +13,7 @@ __all__ = ["Look", "Watch", "look_of"]
 _FACTOR = 1.3  # pages a row, more or less by this, are another stream
 _SHARE = 0.15  # as are so many rows in a hundred that are repeated, absent, or hits
 _LEAST_PAGES = 1e-5  # a row; fewer do not matter
+_COUNTERS = ("rows_in", "answered", "filtered", "absent", "cache_hits", "pages_read")
 _PATIENCE, _MOST_PATIENCE = 2, 64  # periods
 
 
@@ -50,12 +51,15 @@ def look_of(now: Metrics, since: Metrics, repeated: float) -> Look:
     >>> look_of(Metrics(answered=300, pages_read=6, cache_hits=50), Metrics(answered=200), 0.2)
     Look(pages=0.06, hits=0.5, absent=0.0, repeated=0.2)
     """
-    rows = max(1, now.answered - since.answered)
-    absent = now.absent + now.filtered - since.absent - since.filtered
+    came, rows, filtered, absent, hits, pages = (
+        getattr(now, name) - getattr(since, name) for name in _COUNTERS
+    )
+    # What the filter tells is known when a row comes, all else when it is answered.
+    known = filtered / max(1, came)
     return Look(
-        pages=(now.pages_read - since.pages_read) / rows,
-        hits=(now.cache_hits - since.cache_hits) / rows,
-        absent=absent / rows,
+        pages=pages / max(1, rows),
+        hits=hits / max(1, rows),
+        absent=known + (1 - known) * absent / max(1, rows - filtered),
         repeated=repeated,
     )
 
