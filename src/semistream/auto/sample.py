@@ -89,7 +89,7 @@ class Sample:
         """Take rows of a batch, as many as are due; rows without a key do not count."""
         self._due = min(self._due + self._share * batch.num_rows, float(len(self._codes)))
         count = min(int(self._due), batch.num_rows)
-        if count < min(_RUN, batch.num_rows):
+        if count < min(_RUN, batch.num_rows, len(self._codes)):
             return
         self._due -= count
         some = batch.slice(0, count).select(self._names)
