@@ -15,7 +15,7 @@ import pyarrow as pa
 from semistream.algorithms import algorithms
 from semistream.cost import operations
 from semistream.cost.profile import Profile
-from semistream.cost.reads import ahead_curve, read_curve
+from semistream.cost.reads import reads_of
 from semistream.cost.runs import Observed, Pace, Trial, fitted, observe
 from semistream.cost.unit_costs import Curve, UnitCosts
 from semistream.machine import describe
@@ -55,7 +55,7 @@ QUICK = Effort(
         Trial(0.10, 1.0, "direct"),
     ),
     pace=Pace(seconds=0.05, windows=1, warm=0.15),
-    read_seconds=0.4,
+    read_seconds=0.8,
     repeats=5,
     largest=1 << 26,
 )
@@ -70,7 +70,7 @@ THOROUGH = Effort(
         Trial(0.20, 0.5, "direct"),
     ),
     pace=Pace(seconds=0.5, windows=3, warm=2.0),
-    read_seconds=2.0,
+    read_seconds=4.0,
     repeats=15,
     largest=1 << 28,
 )
@@ -148,9 +148,8 @@ def _one_thread() -> Iterator[None]:
 def _operations(masters: dict[str, Master], effort: Effort, steps: _Steps) -> UnitCosts:
     steps("reads")
     c_io: dict[str, Curve] = {}
-    for read, master in masters.items():
-        c_io[read] = read_curve(master, effort.read_seconds)
-        c_io[f"{read} ahead"] = ahead_curve(master, effort.read_seconds)
+    for master in masters.values():
+        c_io |= reads_of(master, effort.read_seconds)
     steps("rows in and out")
     c_append, c_expire = operations.append_and_expire(effort.repeats)
     steps("rows of a cache, and far ones")

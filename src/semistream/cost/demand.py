@@ -139,10 +139,10 @@ class Demand:
         """Give the share of matching rows that so many of the hottest keys answer."""
         return float(np.interp(keys, *self._until))
 
-    def coldest(self, keys: float) -> float:
-        """Give the share of the last of so many of the hottest keys."""
-        group = int(np.searchsorted(self._until[0], keys)) - 1
-        return float(self.share[min(max(0, group), len(self.share) - 1)])
+    def keys_of(self, hit: float) -> float:
+        """Give how many of the hottest keys answer such a share of matching rows."""
+        keys, share = self._until
+        return float(np.interp(hit, share, keys))
 
     def page_shares(self, without: float = 0.0) -> Floats:
         """Give the share of matching rows for each page, without the hottest keys' rows."""

@@ -12,6 +12,7 @@ from semistream.cost.current import current_profile, given, no_one
 from semistream.cost.loads import by_page
 from semistream.cost.planning import Planning
 from semistream.cost.question import Question
+from semistream.cost.reads import reads_of
 from semistream.cost.stream import stream_like, stream_of
 from semistream.errors import OptionError
 from semistream.master import Master, open_master
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from semistream.spec import On
 
 __all__ = ["plan"]
+
+_READ_SECONDS = 1.0  # for what reads of the master cost where it lies
 
 
 def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaults
@@ -71,8 +74,9 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     algorithms
         Only these; all if not given.
     profile
-        Unit costs of a machine, or their file. Without it those of this machine, which are
-        measured quickly, once, where they are not known.
+        Unit costs of a machine, or their file, taken as they are. Without it those of this machine,
+        which are measured quickly, once, where they are not known; and what reads of this master
+        cost, which takes a second.
     cluster
         How many workers there are; ``memory`` is then that of each, ``rate`` that of all.
     batch_rows
@@ -100,7 +104,11 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     keys = on if on and stream_schema else list(opened.key)
     spec = JoinSpec.resolve(opened, schema, keys, how, select, "")
     costs = current_profile(opened.path.parent, tell) if profile is None else given(profile)
-    question = Question(spec, stream.demand, costs.profile.costs, _names(algorithms))
+    unit_costs = costs.profile.costs
+    if profile is None:
+        tell("reads of this master", 0, 1)
+        unit_costs = unit_costs.with_reads(reads_of(opened, _READ_SECONDS))
+    question = Question(spec, stream.demand, unit_costs, _names(algorithms))
     workers = None if cluster is None else check_workers(cluster)
     answered, answers = _answers(question, asked, workers, tell)
     on_all = None

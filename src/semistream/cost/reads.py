@@ -12,11 +12,22 @@ from semistream.cost.unit_costs import Curve
 if TYPE_CHECKING:
     from semistream.master import Master
 
-__all__ = ["ahead_curve", "read_curve"]
+__all__ = ["ahead_curve", "read_curve", "reads_of"]
 
 _PAGES = (1, 2, 4, 8, 16)
 _BUFFERS = 16
 _FEWEST = 12  # reads of each size, however long they take
+
+
+def reads_of(master: Master, seconds: float, seed: int = 0) -> dict[str, Curve]:
+    """Measure what reads of this master cost, in its way, one by one and with others in flight.
+
+    Another disk than the profile's, or a busy one, is so taken into account.
+    """
+    return {
+        master.read: read_curve(master, seconds / 2, seed),
+        f"{master.read} ahead": ahead_curve(master, seconds / 2, seed),
+    }
 
 
 def read_curve(master: Master, seconds: float, seed: int = 0) -> Curve:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["Sample", "sample_source", "sample_stream"]
+__all__ = ["Sample", "sample_source", "sample_stream", "single_out"]
 
 _ROWS, _PAGES = 1_000_000, 256
 _PLACED = 64  # keys for each page of the master whose own pages are kept
@@ -94,7 +94,7 @@ class Sample:
             placed = np.concatenate([page, drawn.page[len(page) :]])[: len(drawn.page)]
             return replace(drawn, page=placed)
         groups = frequencies(self.counts, self.values, self.fit.exponent)
-        size, share = _single_out(*groups, len(page))
+        size, share = single_out(*groups, len(page))
         return Demand(size, share, page, master.pages, self.absent)
 
     def describe(self) -> str:
@@ -248,7 +248,7 @@ class _Seen:
         return cls(taken, size, np.concatenate(codes))
 
 
-def _single_out(
+def single_out(
     size: npt.NDArray[np.float64], share: npt.NDArray[np.float64], keys: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Make so many groups of one key each of the first groups; all shares add up to 1 again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -114,6 +114,10 @@ class UnitCosts:
     def fit(self, name: str, read: str) -> Fit:
         """Give what was measured of an algorithm, or nothing of note for one that was not."""
         return self.fits.get(f"{name} {read}", Fit())
+
+    def with_reads(self, c_io: Mapping[str, Curve]) -> UnitCosts:
+        """Give these costs with other reads."""
+        return replace(self, c_io={**self.c_io, **c_io})
 
     def rows_seconds(self, loop: Loop, shape: Shape) -> tuple[float, float]:
         """Give the seconds for an iteration's rows: while pages are met, and before.

@@ -47,5 +47,5 @@ def ssbj(s: Setting) -> Loop:
         return s.rows(window) * s.fit.fill / missed
 
     split = divide(s, length)
-    loop = _scan(s, s.rows(split.window) * s.fit.fill, split.window, s.hit(split.keys))
+    loop = _scan(s, s.rows(split.window) * s.fit.fill, split.window, s.hit(split.effective))
     return replace(loop, cache_bytes=split.cache, keys=split.keys)

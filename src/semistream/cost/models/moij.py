@@ -26,11 +26,11 @@ def moij(s: Setting) -> Loop:
         return oldest_first(s.groups(cached), s.waiting(window)).wait
 
     split = divide(s, length)
-    queue = oldest_first(s.groups(split.keys), s.waiting(split.window))
+    queue = oldest_first(s.groups(split.effective), s.waiting(split.window))
     return s.loop(
         queue,
         split.window,
-        hits=s.hit(split.keys),
+        hits=s.hit(split.effective),
         cache_bytes=split.cache,
         keys=split.keys,
     )
