@@ -45,9 +45,10 @@ def run(master, name, exponent, share, absent=0.0, **options):
         options = {"at_once": False, **options}
     join = Join(master, stream.schema, on="key", memory=memory, algorithm=name, **options)
     runner = Run(join, itertools.cycle(batches))
-    _until(runner, 6 * runner.window_rows + 60_000)
+    slow = name in {"inlj", "derakhshan"}
+    _until(runner, 4_000 if slow else 6 * runner.window_rows + 60_000)
     before = join.metrics
-    _until(runner, 5 * runner.window_rows + 30_000)
+    _until(runner, 8_000 if slow else 5 * runner.window_rows + 30_000)
     after = join.metrics
     answered = after.answered - before.answered
     spec = JoinSpec.resolve(master, stream.schema, "key", "inner", None, "")
@@ -121,7 +122,7 @@ def test_absent_rows_wait_unless_the_filter_knows_them(masters, kind):
 
 def test_skew_zero_leaves_nothing_for_moijs_cache(masters):
     _, _, setting = run(masters["1:1"], "moij", 0.0, 0.08)
-    assert loop_of(setting).keys == pytest.approx(0, abs=1)
+    assert loop_of(setting).hit_rate < 0.01
 
 
 def test_a_master_that_fits_is_never_read(masters):
@@ -178,7 +179,7 @@ def test_no_formula_reads_more_than_a_page_a_row_nor_less_with_less_room(pages, 
     for formula in (oldest_first, in_batches, lambda g, h: fullest_first(g, h, h / 4)):
         few, many = formula(groups, rows).reads, formula(groups, 2 * rows).reads
         assert 0 < many <= few * (1 + 1e-6)
-        assert few <= 2  # a sweep of one row a page brings some that have none
+        assert few <= 1 + 1e-6
 
 
 @settings(max_examples=30, deadline=None)

@@ -118,7 +118,8 @@ def fullest_first(groups: Groups, rows: float, freed: float, most: float = np.in
     least = solve(waiting, rows, rows)
     cycles = cycle(least)
     longest = float(cycles.max()) * between
-    return Queue(float((groups.pages / cycles).sum()) / between, longest)
+    reads = float((groups.pages / cycles).sum()) / between
+    return Queue(min(reads, groups.total), longest)  # a page that comes answers a row at least
 
 
 def in_batches(groups: Groups, rows: float) -> Queue:
