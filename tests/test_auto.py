@@ -490,7 +490,7 @@ def test_any_order_of_calls(erratic, masters):
     assert sum(pilot.switches for pilot in erratic) > 10
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(switches=st.lists(st.sampled_from(NAMES) | st.none(), min_size=6, max_size=6))
 def test_any_switches(switches, path):
     """Each batch is followed by a switch to this algorithm, or by none."""
