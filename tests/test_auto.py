@@ -44,7 +44,8 @@ def costs(**rows):
     return UnitCosts(
         c_io={
             "direct": Curve((8192.0, 131072.0), (2e-5, 1e-4)),
-            "direct ahead": Curve((8192.0, 131072.0), (2e-5, 1e-4)),
+            "direct, 1 ahead": Curve((8192.0, 131072.0), (2e-5, 1e-4)),
+            "direct, 3 ahead": Curve((8192.0, 131072.0), (2e-5, 1e-4)),
         },
         c_S=RowCost(6e-8),
         c_A=RowCost(3e-8),

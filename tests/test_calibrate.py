@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +17,7 @@ from semistream.cost.models import Setting, kind_of, loop_of
 from semistream.cost.predict import predict
 from semistream.cost.profile import Profile, default_path
 from semistream.cost.runs import Observed, Pace, Trial, fitted
-from semistream.cost.unit_costs import Curve, Fit
+from semistream.cost.unit_costs import Curve, Fit, way
 from semistream.errors import OptionError
 from semistream.machine import describe
 from semistream.master import build_master, open_master
@@ -54,7 +55,7 @@ def test_every_loop_is_measured_for_both_ways_to_read(profile):
 
 def test_unit_costs_are_those_of_a_machine(profile):
     costs = profile.costs
-    assert set(costs.c_io) == {"mapped", "mapped ahead", "direct", "direct ahead"}
+    assert set(costs.c_io) == {way(read, n) for read in ("mapped", "direct") for n in (0, 1, 3)}
     assert costs.c_io["direct"](131072) > costs.c_io["mapped"](131072)
     for curve in costs.c_io.values():
         assert sorted(curve.value) == list(curve.value)
@@ -70,6 +71,11 @@ def test_a_profile_is_kept_whole(profile, tmp_path):
     assert again.costs.as_dict() == profile.costs.as_dict()
     assert (again.machine, again.quick) == (json.loads(json.dumps(profile.machine)), False)
     assert [file.name for file in path.parent.iterdir()] == ["profile.json"]
+
+
+def test_a_profile_goes_to_other_processes(profile):
+    again = pickle.loads(pickle.dumps(profile))  # noqa: S301
+    assert again.costs.as_dict() == profile.costs.as_dict()
 
 
 def test_a_foreign_or_stale_profile_is_noticed(profile):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from semistream.algorithms import AUTO
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
@@ -87,9 +88,11 @@ def measure_model(
                 reads = reads_of(master, _READ_SECONDS)
                 costs = profile.costs.with_reads(reads)
                 expected = _predictions(grid.algorithms, master, feed, setting, costs)
-                rates = _measure(grid, master, feed, memory, expected)
                 cell |= {"memory": memory, "c_io": {n: _points(c) for n, c in reads.items()}}
-                record["cells"].append({**cell, "rates": rates})
+                here = replace(profile, costs=costs)
+                record["cells"].append(
+                    cell | _measure(grid, master, feed, memory, (expected, here))
+                )
                 yield record
 
 
@@ -117,15 +120,18 @@ def _measure(
     master: Master,
     feed: Feed,
     memory: int,
-    expected: dict[str, Prediction],
+    known: tuple[dict[str, Prediction], Profile],
 ) -> Record:
-    """Measure each algorithm in turn, round by round; each goes on where its last sample ended."""
-    runs = {
-        name: Run(
-            Join(master, feed.schema, on="key", memory=memory, algorithm=name), feed.forever()
-        )
-        for name in expected
-    }
+    """Measure each algorithm in turn, round by round; each goes on where its last sample ended.
+
+    ``auto`` is among them, with the same unit costs.
+    """
+    expected, profile = known
+    runs = {}
+    for name in (*expected, AUTO):
+        options: Record = {"profile": profile} if name == AUTO else {}
+        join = Join(master, feed.schema, on="key", memory=memory, algorithm=name, **options)
+        runs[name] = Run(join, feed.forever())
     for run in runs.values():
         run.warm_up(grid.warm)
     before = {name: run.join.metrics for name, run in runs.items()}
@@ -137,14 +143,13 @@ def _measure(
             spent = run.watch(grid.seconds, 1.0, 10 * grid.seconds)
             seconds[name].append(spent)
             samples[name].append(rounded((run.join.metrics.answered - answered) / spent))
-    return {
-        name: {
-            **_facts(before[name], run.join.metrics, sum(seconds[name])),
-            "samples": samples[name],
-            **_expected(expected[name]),
-        }
+    rates = {
+        name: _facts(before[name], run.join.metrics, sum(seconds[name]))
+        | {"samples": samples[name]}
         for name, run in runs.items()
     }
+    auto = rates.pop(AUTO) | {"algorithm": runs[AUTO].join.plan.algorithm}
+    return {"rates": {name: rates[name] | _expected(expected[name]) for name in rates}, AUTO: auto}
 
 
 def _points(curve: Curve) -> list[list[float]]:

@@ -100,7 +100,7 @@ def _error_row(record: Record, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _winners(record: Record) -> Sheet:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for what, without in (("all algorithms", ""), ("published ones alone", _OURS)):
         found = [named(cell, without) for cell in record["cells"]]
         same = sum(each.chosen == each.best for each in found)
@@ -108,8 +108,20 @@ def _winners(record: Record) -> Sheet:
         worst = min(each.share for each in found)
         count = len(found)
         rows.append((what, f"{same} of {count}", f"{near} of {count}", f"{worst:.2f}"))
+    rows += _auto_row(record)
     heads = ("among", "named the fastest", "or one within 5 %", "worst choice, share of the best")
     return Sheet("The algorithm that the planner names", heads, tuple(rows))
+
+
+def _auto_row(record: Record) -> list[tuple[str, ...]]:
+    """Give how `auto` itself did, whatever it chose, to the best that was measured."""
+    cells = [cell for cell in record["cells"] if "auto" in cell]
+    if not cells:
+        return []
+    best = [max(rate["rate"] for rate in cell["rates"].values()) for cell in cells]
+    shares = [cell["auto"]["rate"] / most for cell, most in zip(cells, best, strict=True)]
+    near = sum(share >= NEAR for share in shares)
+    return [("`auto`, measured", "–", f"{near} of {len(cells)}", f"{min(shares):.2f}")]
 
 
 def _rates(record: Record) -> Sheet:

@@ -9,6 +9,7 @@ from semistream.algorithms import choose
 from semistream.cost.loop import Loop
 from semistream.cost.models import Setting
 from semistream.cost.queue import grouped, in_batches
+from semistream.cost.unit_costs import way
 
 if TYPE_CHECKING:
     from semistream.cost.question import Question
@@ -40,7 +41,7 @@ def batch_of(question: Question, rows: int) -> Batch:
     demand, master, costs = question.demand, question.spec.master, question.costs
     groups = grouped((1 - demand.absent) * demand.page_shares())
     wanted = in_batches(groups, rows).reads * rows / demand.pages
-    read = costs.c_io.get(f"{master.read} ahead", costs.c_io[master.read])
+    read = costs.c_io[way(master.read, ahead=3)]
     scan = master.manifest.pages_bytes / _READ * read(_READ)
     name = question.names[0]
     _, task, plan = choose(name, question.spec, question.whole, None, {})

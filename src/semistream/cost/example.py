@@ -35,9 +35,11 @@ def example_profile() -> Profile:
     costs = UnitCosts(
         c_io={
             "direct": Curve(_SIZES, (9e-5, 1.5e-4, 7e-4)),
-            "direct ahead": Curve(_SIZES, (4e-5, 1e-4, 6e-4)),
+            "direct, 1 ahead": Curve(_SIZES, (6e-5, 1.2e-4, 6e-4)),
+            "direct, 3 ahead": Curve(_SIZES, (4e-5, 1e-4, 6e-4)),
             "mapped": mapped,
-            "mapped ahead": mapped,
+            "mapped, 1 ahead": mapped,
+            "mapped, 3 ahead": mapped,
         },
         c_S=RowCost(6e-8),
         c_A=RowCost(3e-8),

@@ -130,7 +130,7 @@ class _Times(NamedTuple):
     """Pages that were met."""
     matching: float
     before: float
-    ahead: bool
+    ahead: int
 
 
 def _times(run: Observed, loop: Loop, costs: UnitCosts) -> _Times:

@@ -42,7 +42,7 @@ def _reads(costs: UnitCosts) -> Sheet:
     rows = tuple(
         (way, *(f"{1e6 * curve(size):.3g}" for size in sizes)) for way, curve in costs.c_io.items()
     )
-    note = "microseconds a read of so many bytes, checksums included; ahead: with reads in flight"
+    note = "microseconds a read of so many bytes, checksums included; ahead: with so many in flight"
     return Sheet("reads", heads, rows, note)
 
 

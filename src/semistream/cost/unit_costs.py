@@ -13,7 +13,18 @@ if TYPE_CHECKING:
 
     from semistream.cost.loop import Loop
 
-__all__ = ["Curve", "Fit", "RowCost", "Shape", "UnitCosts"]
+__all__ = ["Curve", "Fit", "RowCost", "Shape", "UnitCosts", "way"]
+
+
+def way(read: str, ahead: int = 0) -> str:
+    """Name a way to read, with so many reads in flight; one and three are told apart.
+
+    Examples
+    --------
+    >>> way("direct"), way("direct", 1), way("direct", 5)
+    ('direct', 'direct, 1 ahead', 'direct, 3 ahead')
+    """
+    return f"{read}, {1 if ahead == 1 else 3} ahead" if ahead else read
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,7 @@ class UnitCosts:
 
     c_io: Mapping[str, Curve]
     """A read into the disk buffer, its checksum included, over its bytes: for each way to read,
-    and with reads in flight (``"direct ahead"``), then per read."""
+    and with reads in flight (see `way`), then per read."""
     c_S: RowCost  # noqa: N815 - the papers' symbols, here and below
     """Take a stream row in: its code, its page."""
     c_A: RowCost  # noqa: N815
@@ -110,6 +121,9 @@ class UnitCosts:
     def __post_init__(self) -> None:
         object.__setattr__(self, "c_io", MappingProxyType(dict(self.c_io)))
         object.__setattr__(self, "fits", MappingProxyType(dict(self.fits)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnitCosts.from_dict, (self.as_dict(),)  # views of mappings cannot be pickled
 
     def fit(self, name: str, read: str) -> Fit:
         """Give what was measured of an algorithm, or nothing of note for one that was not."""
@@ -149,7 +163,7 @@ class UnitCosts:
 
     def disk(self, loop: Loop, read: str) -> float:
         """Give the seconds of an iteration's reads."""
-        return loop.reads * self.c_io[f"{read} ahead" if loop.ahead else read](loop.read_bytes)
+        return loop.reads * self.c_io[way(read, loop.ahead)](loop.read_bytes)
 
     def as_dict(self) -> dict[str, Any]:
         """Give all costs for a file."""
