@@ -59,13 +59,11 @@ def test_a_budget_is_planned_in_tables_and_a_chart(master):
     assert max(map(len, shown.output.split("predicted rows/s of")[0].splitlines())) <= 80
 
 
-def test_json_is_what_the_library_says(master):
-    shown = plan(master, "--memory", "512KB", *FEW, "--json")
+def test_json_is_what_the_library_says(master, profile):
+    shown = plan(master, "--memory", "512KB", *FEW, "--profile", profile, "--json")
     values = json.loads(shown.stdout)
-    given = ss.plan(
-        ss.open_master(master, read="direct"), memory="512KB", algorithms=FEW[1::2]
-    ).as_dict()
-    assert values == json.loads(json.dumps(given))
+    given = ss.plan(master, memory="512KB", algorithms=FEW[1::2], profile=profile)
+    assert values == json.loads(json.dumps(given.as_dict()))
     assert values["winner"] in FEW
 
 

@@ -326,10 +326,10 @@ def test_a_key_table_is_bounded(master):
 
 
 def test_what_is_measured_reads_pages_as_predicted(master):
-    found = measure(plan(master, memory=MEMORY, absent=0.1, algorithms=["hybridjoin"]), 0.05)
+    found = measure(plan(master, memory=MEMORY, absent=0.1, algorithms=["hybridjoin"]), 0.3)
     without = plan(master, memory=MEMORY, algorithms=["hybridjoin"])
     assert found.predicted == pytest.approx(without.winner.rate)
-    assert found.measured_rows_a_page == pytest.approx(found.predicted_rows_a_page, rel=0.3)
+    assert found.measured_rows_a_page == pytest.approx(found.predicted_rows_a_page, rel=0.4)
     assert found.ratio == found.measured / found.predicted > 0
     assert "predicted" in str(found)
     with pytest.raises(OptionError, match="positive time"):
@@ -374,7 +374,7 @@ def test_a_machine_is_calibrated_once(master, calibrations):
     second = ss.plan(master.path, memory=MEMORY, algorithms=["moij"])
     assert calibrations == [True]
     assert "measured quickly, 20" in second.notes[0]
-    assert second.winner.rate == first.winner.rate
+    assert second.question.costs.c_S == first.question.costs.c_S == PROFILE.costs.c_S
 
 
 @pytest.mark.parametrize(
