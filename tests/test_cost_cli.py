@@ -1,6 +1,7 @@
 """Planning and calibrating, as a user types it."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 import semistream as ss
 from semistream.commands import app
 from semistream.cost import calibrate
+from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.profile import Profile
 from semistream.cost.runs import Pace
@@ -31,7 +33,8 @@ def call(*arguments):
 
 
 def plan(master, *arguments):
-    return call("plan", "--master", master, *arguments)
+    given = () if "--profile" in arguments else ("--profile", os.environ["SEMISTREAM_PROFILE"])
+    return call("plan", "--master", master, *given, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +84,7 @@ def test_a_sample_is_asked_with_its_key(master, monkeypatch):
 
     def sample_source(source, opened, on):
         asked.append((source, on))
-        demand = ss.plan(opened, memory="1MB", algorithms=["inlj"]).question.demand
+        demand = Demand.zipf(opened.statistics.values, 0.5, opened.pages)
         return SimpleNamespace(demand=lambda _: demand, row_bytes=30.0, describe=lambda: "as seen")
 
     stub = SimpleNamespace(sample_source=sample_source)
@@ -155,7 +158,7 @@ def test_a_machine_without_a_profile_is_measured_first(master, profile, monkeypa
     )
     monkeypatch.setattr(calibrate, "QUICK", little)
     profile.unlink()
-    shown = plan(master, "--memory", "512KB", *FEW)
+    shown = call("plan", "--master", master, "--memory", "512KB", *FEW)
     assert shown.exit_code == 0, shown.output
     assert "measured quickly just now" in shown.output
     assert Profile.load(profile).quick
