@@ -13,6 +13,7 @@ import semistream as ss
 from semistream.cost.current import current_profile
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
+from semistream.cost.least import Least, least_memory
 from semistream.cost.loads import by_key, by_page
 from semistream.cost.measure import measure
 from semistream.cost.predict import predict
@@ -139,6 +140,26 @@ def test_the_least_memory_suffices_and_less_does_not(master, rate, names):
         name, least = answer.algorithm, answer.memory
         assert rate_of(found, name, least) == answer.rate >= rate
         assert found.question.rate(name, int(0.95 * least)) < rate
+
+
+@pytest.mark.parametrize(
+    ("dip", "least"),
+    [
+        ((0, 0), 50_000),
+        ((55_000, 58_000), 58_000),
+        ((50_100, 130_000), 130_000),
+        ((70_000, 80_000), 50_000),
+    ],
+)
+def test_a_little_more_than_the_least_memory_suffices_too(dip, least):
+    """The rate is the memory, but for a dip: one within a fifth of the least is gone around."""
+    stub = SimpleNamespace(
+        rate=lambda _, memory: 0 if dip[0] <= memory < dip[1] else memory,
+        least_budget=lambda _: 1000,
+        whole=1_000_000,
+    )
+    assert least_memory(stub, "any", 50_000).memory == pytest.approx(least, rel=0.006)
+    assert least_memory(stub, "any", 2_000_000) == Least(None, 1_000_000)
 
 
 def test_a_rate_that_nothing_reaches_is_said_with_what_is(master):
