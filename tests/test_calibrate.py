@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from semistream.algorithms import algorithms, choose
-from semistream.cost.calibrate import Effort, calibrate
+from semistream.cost.calibration.calibrate import Effort, calibrate
+from semistream.cost.calibration.runs import Observed, Pace, Trial, fitted
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.models import Setting, kind_of, loop_of
 from semistream.cost.predict import predict
 from semistream.cost.profile import Profile, default_path
-from semistream.cost.runs import Observed, Pace, Trial, fitted
 from semistream.cost.unit_costs import Curve, Fit, way
 from semistream.errors import OptionError
 from semistream.machine import describe

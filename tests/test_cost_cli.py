@@ -1,6 +1,7 @@
 """Planning and calibrating, as a user types it."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,10 +11,11 @@ from typer.testing import CliRunner
 
 import semistream as ss
 from semistream.commands import app
-from semistream.cost import calibrate
+from semistream.cost.calibration import calibrate
+from semistream.cost.calibration.runs import Pace
+from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.profile import Profile
-from semistream.cost.runs import Pace
 from semistream.workloads import master_table
 
 FEW = (
@@ -31,7 +33,8 @@ def call(*arguments):
 
 
 def plan(master, *arguments):
-    return call("plan", "--master", master, *arguments)
+    given = () if "--profile" in arguments else ("--profile", os.environ["SEMISTREAM_PROFILE"])
+    return call("plan", "--master", master, *given, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +62,11 @@ def test_a_budget_is_planned_in_tables_and_a_chart(master):
     assert max(map(len, shown.output.split("predicted rows/s of")[0].splitlines())) <= 80
 
 
-def test_json_is_what_the_library_says(master):
-    shown = plan(master, "--memory", "512KB", *FEW, "--json")
+def test_json_is_what_the_library_says(master, profile):
+    shown = plan(master, "--memory", "512KB", *FEW, "--profile", profile, "--json")
     values = json.loads(shown.stdout)
-    given = ss.plan(
-        ss.open_master(master, read="direct"), memory="512KB", algorithms=FEW[1::2]
-    ).as_dict()
-    assert values == json.loads(json.dumps(given))
+    given = ss.plan(master, memory="512KB", algorithms=FEW[1::2], profile=profile)
+    assert values == json.loads(json.dumps(given.as_dict()))
     assert values["winner"] in FEW
 
 
@@ -83,11 +84,11 @@ def test_a_sample_is_asked_with_its_key(master, monkeypatch):
 
     def sample_source(source, opened, on):
         asked.append((source, on))
-        demand = ss.plan(opened, memory="1MB", algorithms=["inlj"]).question.demand
+        demand = Demand.zipf(opened.statistics.values, 0.5, opened.pages)
         return SimpleNamespace(demand=lambda _: demand, row_bytes=30.0, describe=lambda: "as seen")
 
     stub = SimpleNamespace(sample_source=sample_source)
-    monkeypatch.setitem(sys.modules, "semistream.cost.sample", stub)
+    monkeypatch.setitem(sys.modules, "semistream.cost.sampling.sample", stub)
     shown = plan(master, "--memory", "512KB", *FEW, "--sample", "sales.csv", "--on", "id=key")
     assert shown.exit_code == 0, shown.output
     assert asked == [("sales.csv", {"id": "key"})]
@@ -132,7 +133,7 @@ def test_mistakes_are_messages(master, arguments, said):
 
 def test_calibrate_shows_and_saves_unit_costs(tmp_path, profile, monkeypatch):
     stub = SimpleNamespace(calibrate=lambda _, **__: example_profile())
-    monkeypatch.setitem(sys.modules, "semistream.cost.calibrate", stub)
+    monkeypatch.setitem(sys.modules, "semistream.cost.calibration.calibrate", stub)
     profile.unlink()
     shown = call("calibrate", "--quick", "--data", tmp_path)
     assert shown.exit_code == 0, shown.output
@@ -157,7 +158,7 @@ def test_a_machine_without_a_profile_is_measured_first(master, profile, monkeypa
     )
     monkeypatch.setattr(calibrate, "QUICK", little)
     profile.unlink()
-    shown = plan(master, "--memory", "512KB", *FEW)
+    shown = call("plan", "--master", master, "--memory", "512KB", *FEW)
     assert shown.exit_code == 0, shown.output
     assert "measured quickly just now" in shown.output
     assert Profile.load(profile).quick

@@ -13,6 +13,7 @@ import semistream as ss
 from semistream.cost.current import current_profile
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
+from semistream.cost.least import Least, least_memory
 from semistream.cost.loads import by_key, by_page
 from semistream.cost.measure import measure
 from semistream.cost.predict import predict
@@ -139,6 +140,26 @@ def test_the_least_memory_suffices_and_less_does_not(master, rate, names):
         name, least = answer.algorithm, answer.memory
         assert rate_of(found, name, least) == answer.rate >= rate
         assert found.question.rate(name, int(0.95 * least)) < rate
+
+
+@pytest.mark.parametrize(
+    ("dip", "least"),
+    [
+        ((0, 0), 50_000),
+        ((55_000, 58_000), 58_000),
+        ((50_100, 130_000), 130_000),
+        ((70_000, 80_000), 50_000),
+    ],
+)
+def test_a_little_more_than_the_least_memory_suffices_too(dip, least):
+    """The rate is the memory, but for a dip: one within a fifth of the least is gone around."""
+    stub = SimpleNamespace(
+        rate=lambda _, memory: 0 if dip[0] <= memory < dip[1] else memory,
+        least_budget=lambda _: 1000,
+        whole=1_000_000,
+    )
+    assert least_memory(stub, "any", 50_000).memory == pytest.approx(least, rel=0.006)
+    assert least_memory(stub, "any", 2_000_000) == Least(None, 1_000_000)
 
 
 def test_a_rate_that_nothing_reaches_is_said_with_what_is(master):
@@ -326,10 +347,10 @@ def test_a_key_table_is_bounded(master):
 
 
 def test_what_is_measured_reads_pages_as_predicted(master):
-    found = measure(plan(master, memory=MEMORY, absent=0.1, algorithms=["hybridjoin"]), 0.05)
+    found = measure(plan(master, memory=MEMORY, absent=0.1, algorithms=["hybridjoin"]), 0.3)
     without = plan(master, memory=MEMORY, algorithms=["hybridjoin"])
     assert found.predicted == pytest.approx(without.winner.rate)
-    assert found.measured_rows_a_page == pytest.approx(found.predicted_rows_a_page, rel=0.3)
+    assert found.measured_rows_a_page == pytest.approx(found.predicted_rows_a_page, rel=0.4)
     assert found.ratio == found.measured / found.predicted > 0
     assert "predicted" in str(found)
     with pytest.raises(OptionError, match="positive time"):
@@ -362,7 +383,7 @@ def calibrations(tmp_path, monkeypatch):
         return PROFILE
 
     monkeypatch.setitem(
-        sys.modules, "semistream.cost.calibrate", SimpleNamespace(calibrate=calibrate)
+        sys.modules, "semistream.cost.calibration.calibrate", SimpleNamespace(calibrate=calibrate)
     )
     monkeypatch.setenv("SEMISTREAM_PROFILE", str(tmp_path / "profile.json"))
     return done
@@ -374,7 +395,7 @@ def test_a_machine_is_calibrated_once(master, calibrations):
     second = ss.plan(master.path, memory=MEMORY, algorithms=["moij"])
     assert calibrations == [True]
     assert "measured quickly, 20" in second.notes[0]
-    assert second.winner.rate == first.winner.rate
+    assert second.question.costs.c_S == first.question.costs.c_S == PROFILE.costs.c_S
 
 
 @pytest.mark.parametrize(

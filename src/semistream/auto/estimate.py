@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistream.cost.demand import Demand
-from semistream.cost.frequencies import frequencies
-from semistream.cost.multiplicity import zipf_rates
-from semistream.cost.sample import single_out
-from semistream.cost.zipf_fit import fit_zipf
+from semistream.cost.sampling.frequencies import frequencies
+from semistream.cost.sampling.multiplicity import zipf_rates
+from semistream.cost.sampling.sample import single_out
+from semistream.cost.sampling.zipf_fit import fit_zipf
 
 if TYPE_CHECKING:
     from semistream.auto.sample import Counted

@@ -9,9 +9,9 @@ from semistream.algorithms import AUTO
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
+from semistream.cost.calibration.reads import reads_of
 from semistream.cost.demand import Demand
 from semistream.cost.predict import Prediction, predict
-from semistream.cost.reads import reads_of
 from semistream.cost.unit_costs import Curve
 from semistream.errors import BudgetError
 from semistream.join import Join

@@ -13,7 +13,7 @@ from semistream.bench.model import ModelGrid, measure_model, predicted_again
 from semistream.bench.show import terminal_table
 from semistream.bench.store import compact, read_record, write_record
 from semistream.bench.tables import sheets
-from semistream.cost.calibrate import calibrate
+from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import UnitCosts
 from semistream.terminal import AsJson, console, messages, progress_bar

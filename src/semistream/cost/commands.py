@@ -11,7 +11,7 @@ import typer
 
 from semistream.bench.show import terminal_table
 from semistream.cost.chart import chart
-from semistream.cost.current import calibrated
+from semistream.cost.current import busy, calibrated
 from semistream.cost.figure import draw_plan
 from semistream.cost.measure import measure as measure_winner
 from semistream.cost.planner import plan as make_plan
@@ -19,7 +19,7 @@ from semistream.cost.profile import default_path
 from semistream.cost.show import cluster_sheet, planning_sheets
 from semistream.cost.show_costs import cost_sheets
 from semistream.master import open_master
-from semistream.terminal import AsJson, console, errors, messages, progress_bar
+from semistream.terminal import AsJson, console, messages, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,4 +206,4 @@ def calibrate(
             return
         for sheet in cost_sheets(profile.costs):
             console.print(_table(sheet))
-        errors.print(f"profile written to {path}", highlight=False, markup=False, soft_wrap=True)
+        _say(f"The profile was written to {path}.{busy(profile)}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from semistream.cost.profile import Profile, default_path
 from semistream.errors import OptionError
 
-__all__ = ["Current", "Say", "calibrated", "current_profile", "given", "no_one"]
+__all__ = ["Current", "Say", "busy", "calibrated", "current_profile", "given", "no_one"]
 
 Say = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is, and how much there is."""
@@ -65,7 +65,27 @@ def current_profile(folder: Path, say: Say = no_one) -> Current:
     if doubts:
         return _measured(path, folder, say, f"those in {path} may not hold: {'; '.join(doubts)}")
     how = "quickly, " if profile.quick else ""
-    return Current(profile, f"Unit costs: measured {how}{profile.machine['date']} ({path}).")
+    when = f"Unit costs: measured {how}{profile.machine['date']} ({path})."
+    return Current(profile, f"{when}{busy(profile)}")
+
+
+def busy(profile: Profile) -> str:
+    """Say if the machine had other work while its costs were measured, which makes them too high.
+
+    Examples
+    --------
+    >>> from semistream.cost.example import example_profile
+    >>> from dataclasses import replace
+    >>> machine = example_profile().machine | {"cores": 2, "load": [3.9, 1.0, 1.0]}
+    >>> busy(replace(example_profile(), machine=machine))
+    ' The machine was busy (load 3.9 on 2 cores): `semistream calibrate` it again when at rest.'
+    """
+    cores = int(profile.machine.get("cores") or 1)
+    load = float(next(iter(profile.machine.get("load") or [0.0])))
+    if load <= cores / 2 + 1:
+        return ""
+    text = f"The machine was busy (load {load:g} on {cores} cores)"
+    return f" {text}: `semistream calibrate` it again when at rest."
 
 
 def _measured(path: Path, folder: Path, say: Say, why: str) -> Current:
@@ -76,11 +96,11 @@ def _measured(path: Path, folder: Path, say: Say, why: str) -> Current:
     except OSError as error:  # a folder that cannot be written: the plan is as good without
         kept = f"not kept, for {path} cannot be written ({error.strerror})"
     text = f"Unit costs: measured quickly just now, for {why}; {kept}. `semistream calibrate`"
-    return Current(profile, f"{text} takes longer and is more exact.")
+    return Current(profile, f"{text} takes longer and is more exact.{busy(profile)}")
 
 
 def calibrated(folder: Path, *, quick: bool, say: Say = no_one) -> Profile:
     """Measure unit costs: in this folder, or that for temporary files where it is read-only."""
-    from semistream.cost.calibrate import calibrate  # noqa: PLC0415 - much code, seldom wanted
+    from semistream.cost.calibration.calibrate import calibrate  # noqa: PLC0415 - much code, seldom wanted
 
     return calibrate(folder if os.access(folder, os.W_OK) else None, quick=quick, say=say)

@@ -16,6 +16,7 @@ __all__ = ["Least", "budgets", "least_memory"]
 
 _STEP = 2.0
 _EXACT = 1.005
+_SPARE = (1.2, 1.15, 1.1, 1.05)
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,23 @@ def budgets(question: Question, name: str) -> Iterator[int]:
 def least_memory(question: Question, name: str, rate: float) -> Least:
     """Find the least memory with which an algorithm is predicted to answer so many rows a second.
 
-    More memory is not always faster: a large window misses the processor's caches, and a split
-    moves in steps. So budgets are doubled, beginning with the least that works, and between the
+    More memory is not always faster: a split moves in steps, a further page of the disk buffer may
+    leave little of a small window, and a large one misses the processor's caches. So the answer is
+    the least budget that suffices as those do that are up to a fifth larger: who spends a little
+    more is not worse off. Budgets are doubled, beginning with the least that works; between the
     first that suffices and the one before it the least is found by bisection, to half a percent.
-    It is the first budget that suffices: a dip beyond it goes unnoticed, as does a peak before it
-    that is narrower than a doubling.
+    What happens beyond that fifth, or within a doubling that does not suffice, is not looked at.
     """
     low, most = 0, 0.0
     for high in budgets(question, name):
         reached = question.rate(name, high)
         most = max(most, reached)
-        if reached >= rate:
-            return Least(_between(question, name, rate, low, high), reached)
-        low = high
+        while reached >= rate and low < high:
+            least = _between(question, name, rate, low, high)
+            low = _dip(question, name, rate, least)
+            if not low:
+                return Least(least, reached)
+        low = max(low, high)
     return Least(None, most)
 
 
@@ -61,3 +66,9 @@ def _between(question: Question, name: str, rate: float, low: int, high: int) ->
         middle = int((low * high) ** 0.5)
         low, high = (low, middle) if question.rate(name, middle) >= rate else (middle, high)
     return high
+
+
+def _dip(question: Question, name: str, rate: float, least: int) -> int:
+    """Give a somewhat larger budget that does not suffice, 0 where all do."""
+    larger = (int(least * more) for more in _SPARE)
+    return next((size for size in larger if question.rate(name, size) < rate), 0)

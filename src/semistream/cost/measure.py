@@ -44,8 +44,15 @@ class Measured:
         return (
             f"{self.algorithm} within {format_bytes(self.memory)}: predicted "
             f"{format_rate(self.predicted)} rows/s, measured {format_rate(self.measured)} "
-            f"({self.ratio:.2f} of it)"
+            f"({self.ratio:.2f} of it){self._pages()}"
         )
+
+    def _pages(self) -> str:
+        """Say how many rows a page had: whether the model of reads, or of costs, is off."""
+        if self.predicted_rows_a_page is None or self.measured_rows_a_page is None:
+            return ""
+        predicted, measured = self.predicted_rows_a_page, self.measured_rows_a_page
+        return f"; rows a page: predicted {predicted:.4g}, measured {measured:.4g}"
 
     def as_dict(self) -> dict[str, Any]:
         """Give everything for programs."""

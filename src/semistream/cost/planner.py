@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.cost.answers import for_memory, for_rate
 from semistream.cost.asked import Asked
+from semistream.cost.calibration.reads import reads_of
 from semistream.cost.cluster import check_workers, cluster_of
-from semistream.cost.current import current_profile, given, no_one
+from semistream.cost.current import Current, current_profile, given, no_one
 from semistream.cost.loads import by_page
 from semistream.cost.planning import Planning
 from semistream.cost.question import Question
-from semistream.cost.reads import reads_of
 from semistream.cost.stream import stream_like, stream_of
 from semistream.errors import OptionError
 from semistream.master import Master, open_master
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from semistream.cost.answers import Answer
     from semistream.cost.current import Say
     from semistream.cost.profile import Profile
-    from semistream.cost.sample import Sample
+    from semistream.cost.sampling.sample import Sample
     from semistream.spec import On
 
 __all__ = ["plan"]
@@ -103,19 +104,24 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     schema = stream_schema or stream_like(opened, stream.row_bytes or stream_row)
     keys = on if on and stream_schema else list(opened.key)
     spec = JoinSpec.resolve(opened, schema, keys, how, select, "")
-    costs = current_profile(opened.path.parent, tell) if profile is None else given(profile)
-    unit_costs = costs.profile.costs
-    if profile is None:
-        tell("reads of this master", 0, 1)
-        unit_costs = unit_costs.with_reads(reads_of(opened, _READ_SECONDS))
-    question = Question(spec, stream.demand, unit_costs, _names(algorithms))
-    workers = None if cluster is None else check_workers(cluster)
+    names, workers = _names(algorithms), None if cluster is None else check_workers(cluster)
+    costs = given(profile) if profile is not None else _measured_here(opened, tell)
+    question = Question(spec, stream.demand, costs.profile.costs, names)
     answered, answers = _answers(question, asked, workers, tell)
     on_all = None
     if workers is not None and answers[0].prediction:
         on_all = cluster_of(question, workers, answers[0])
     size = int(costs.profile.machine["memory_bytes"])
     return Planning(answered, asked, answers, size, (costs.note, stream.note), on_all)
+
+
+def _measured_here(master: Master, say: Say) -> Current:
+    """Give this machine's unit costs, with what reads of this master cost where it lies."""
+    profile, note = current_profile(master.path.parent, say)
+    say("reads of this master", 0, 1)
+    costs = profile.costs.with_reads(reads_of(master, _READ_SECONDS))
+    note = f"{note} Reads of this master were measured just now."
+    return Current(replace(profile, costs=costs), note)
 
 
 def _names(given: Sequence[str] | None) -> tuple[str, ...]:

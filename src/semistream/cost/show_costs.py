@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cost_sheets"]
 
+_SAME = 1.02  # sizes that are closer to each other are one
+
 _ROWS = {
     "c_S": "take a stream row in: its code, its page",
     "c_A": "append a row to the window",
@@ -28,22 +30,25 @@ def cost_sheets(costs: UnitCosts) -> list[Sheet]:
     --------
     >>> from semistream.cost.example import example_profile
     >>> reads, rows, fits = cost_sheets(example_profile().costs)
-    >>> reads.heads, reads.rows[0]
-    (('c_I/O', '8 KB', '128 KB', '1 MB'), ('direct', '90', '150', '700'))
+    >>> reads.heads[:3], reads.rows[0][:3]
+    (('c_I/O', 'direct', 'direct ahead'), ('8 KB', '90', '40'))
     >>> rows.rows[-1]
-    ('c_O', 'match a row, and give it out', '80', '20', '1')
+    ('c_O  match a row, and give it out', '80', '20', '1')
     """
     return [_reads(costs), _rows(costs), _fits(costs)]
 
 
 def _reads(costs: UnitCosts) -> Sheet:
-    sizes = sorted({size for curve in costs.c_io.values() for size in curve.at})
-    heads = ("c_I/O", *(format_bytes(size) for size in sizes))
+    sizes: list[float] = []
+    for size in sorted(size for curve in costs.c_io.values() for size in curve.at):
+        if not sizes or size > _SAME * sizes[-1]:
+            sizes.append(size)
     rows = tuple(
-        (way, *(f"{1e6 * curve(size):.3g}" for size in sizes)) for way, curve in costs.c_io.items()
+        (format_bytes(size), *(f"{1e6 * curve(size):,.0f}" for curve in costs.c_io.values()))
+        for size in sizes
     )
     note = "microseconds a read of so many bytes, checksums included; ahead: with so many in flight"
-    return Sheet("reads", heads, rows, note)
+    return Sheet("reads", ("c_I/O", *costs.c_io), rows, note)
 
 
 def _rows(costs: UnitCosts) -> Sheet:
@@ -51,13 +56,13 @@ def _rows(costs: UnitCosts) -> Sheet:
     for symbol, what in _ROWS.items():
         cost = getattr(costs, symbol)
         parts = (f"{1e9 * part:.3g}" for part in (cost.fixed, cost.column, cost.byte))
-        rows.append((symbol, what, *parts))
+        rows.append((f"{symbol}  {what}", *parts))
     slow = ", ".join(
         f"{value:.2f} at {format_bytes(size)}"
         for size, value in zip(costs.far.at, costs.far.value, strict=True)
     )
     note = f"nanoseconds a row; how much dearer in a window or cache of some size: {slow}"
-    return Sheet("rows", ("cost", "what", "fixed", "a column", "a byte"), tuple(rows), note)
+    return Sheet("rows", ("cost", "fixed", "a column", "a byte"), tuple(rows), note)
 
 
 def _factor(value: float) -> str:

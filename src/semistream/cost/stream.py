@@ -13,7 +13,7 @@ from semistream.errors import OptionError
 from semistream.plain import row_width
 
 if TYPE_CHECKING:
-    from semistream.cost.sample import Sample
+    from semistream.cost.sampling.sample import Sample
     from semistream.master import Master
     from semistream.spec import On
 
@@ -86,7 +86,7 @@ def stream_of(
         law = f"Zipf's law with exponent {skew:g}, {absent:.1%} of rows without a match"
         return PlannedStream(demand, f"Stream: {law}.")
     if isinstance(sample, (str, os.PathLike)):
-        from semistream.cost.sample import sample_source  # noqa: PLC0415 - seldom wanted
+        from semistream.cost.sampling.sample import sample_source  # noqa: PLC0415 - seldom wanted
 
         sample = sample_source(sample, master, on)
     note = f"Stream, as sampled:\n{sample.describe()}"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from semistream.algorithms import algorithms
-from semistream.cost import operations
+from semistream.cost.calibration import operations
+from semistream.cost.calibration.reads import reads_of
+from semistream.cost.calibration.runs import Observed, Pace, Trial, fitted, observe
 from semistream.cost.profile import Profile
-from semistream.cost.reads import reads_of
-from semistream.cost.runs import Observed, Pace, Trial, fitted, observe
 from semistream.cost.unit_costs import Curve, UnitCosts
 from semistream.machine import describe
 from semistream.master import build_master, open_master

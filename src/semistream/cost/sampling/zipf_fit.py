@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.cost.multiplicity import at_least, count_groups, keys_from, zipf_rates
+from semistream.cost.sampling.multiplicity import at_least, count_groups, keys_from, zipf_rates
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from semistream.cost.json_rows import json_rows
+from semistream.cost.sampling.json_rows import json_rows
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
 
-from semistream.cost.json_rows import json_rows
-from semistream.cost.topic import SCHEME, read_topic
+from semistream.cost.sampling.json_rows import json_rows
+from semistream.cost.sampling.topic import SCHEME, read_topic
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
