@@ -49,6 +49,7 @@ RULE = (
 )
 _TOLERANCE = 1.0  # seconds of arrivals
 _BUSY = 0.995
+_LEAST_SLEEP = 1e-4  # below the precision of a clock, time would not pass
 _SLOT = 0.5  # seconds over which the backlog is averaged for the record
 
 
@@ -144,18 +145,20 @@ def sustain(
     """
     rows, start = min(BATCH_ROWS, max(1, int(rate * batch_seconds))), clock.now()
     pieces, slots = _pieces(batches, rows), _Slots(_SLOT)
-    offered, busy = 0, 0.0
-    while (at := clock.now() - start) < seconds:
+    at, offered, busy = 0.0, 0, 0.0
+    while at < seconds:
         waiting = rate * at - offered
         slots.add(at, max(0.0, waiting))
         if waiting < rows:
-            clock.sleep((rows - waiting) / rate)
+            clock.sleep(max(_LEAST_SLEEP, (rows - waiting) / rate))
+            at = clock.now() - start
             continue
         for _ in join.offer(next(pieces)):
             pass
+        begun, at = at, min(clock.now() - start, seconds)
+        slots.passed(begun, at, rate, offered)
+        busy += max(0.0, at - max(begun, seconds / 4))
         offered += rows
-        begun = max(at, seconds / 4)
-        busy += max(0.0, min(clock.now() - start, seconds) - begun)
     return Trace(rate, seconds, slots.means(), busy / (seconds * 3 / 4))
 
 
@@ -167,7 +170,7 @@ def _pieces(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
 
 
 class _Slots:
-    """Means of a value over short times."""
+    """Means of the backlog over short times."""
 
     def __init__(self, width: float) -> None:
         self._width = width
@@ -176,9 +179,15 @@ class _Slots:
     def add(self, at: float, value: float) -> None:
         self._found.setdefault(int(at / self._width), []).append(value)
 
+    def passed(self, begin: float, end: float, rate: float, offered: int) -> None:
+        """Add what waited at each slot that began while a batch was taken in."""
+        for slot in range(int(begin / self._width) + 1, int(end / self._width) + 1):
+            self.add(slot * self._width, rate * slot * self._width - offered)
+
     def means(self) -> list[tuple[float, float]]:
         return [
-            (slot * self._width, float(np.mean(values))) for slot, values in self._found.items()
+            (slot * self._width, float(np.mean(values)))
+            for slot, values in sorted(self._found.items())
         ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semistream.bench.matrix import one_thread
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["Case", "TuningGrid", "begin", "candidates", "measure_tuning", "tuned_cell"]
 
 
+_SAMPLING = Sampling()
+
+
 @dataclass(frozen=True)
 class TuningGrid:
     """What is tuned, by the model and by measurement."""
@@ -55,11 +58,12 @@ class TuningGrid:
     exponents: tuple[float, ...] = (0.5, 1.0)
     read: str = "direct"
     page_bytes: int = 128 << 10
-    page_sizes: tuple[int, ...] = (32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10)
+    page_sizes: tuple[int, ...] = (64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20)
     """Masters are built with each of them."""
-    points: int = 6
-    """Values of each knob that are measured, beside the model's and the algorithm's own."""
-    sampling: Sampling = field(default_factory=Sampling)
+    points: int = 5
+    """Values of a knob that are measured, beside the model's and the algorithm's own; of several
+    knobs, fewer of each."""
+    sampling: Sampling = _SAMPLING
 
     def quick(self) -> TuningGrid:
         """Give a few cells of a small master, with pages small enough for it."""
@@ -199,7 +203,9 @@ def candidates(model: Tuned, case: Case, points: int) -> list[Candidate]:
         ]
     task = Task.of(case.spec, case.memory, None)
     found: list[Options] = [model.options]
-    for knob in knobs_of(model.algorithm):
+    knobs = knobs_of(model.algorithm)
+    points = points if len(knobs) == 1 else max(3, points - 1)
+    for knob in knobs:
         axis = knob.axis(task)
         values = [point.options[knob.option] for point in model.along(knob.option)]
         wanted = (*axis.grid(points, values[0], values[-1]), *axis.also)

@@ -209,8 +209,10 @@ def bench_tune(  # noqa: PLR0913, PLR0917 - one argument an option
         list[float] | None, typer.Option(help="Only this Zipf exponent; repeat it.")
     ] = None,
     quick: Annotated[bool, typer.Option(help="A small master, one budget, one skew.")] = False,
-    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = 0.3,
-    rounds: Annotated[int, typer.Option(help="How many samples.")] = 3,
+    seconds: Annotated[
+        float, typer.Option(help="How long each sample takes.")
+    ] = TuningGrid.sampling.seconds,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = TuningGrid.sampling.rounds,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
@@ -225,7 +227,7 @@ def bench_tune(  # noqa: PLR0913, PLR0917 - one argument an option
             rows=rows,
             shares=tuple(share or TuningGrid.shares),
             exponents=tuple(skew or TuningGrid.exponents),
-            sampling=Sampling(seconds, 10 * seconds, rounds),
+            sampling=Sampling(seconds, 8 * seconds, rounds),
         )
         if algorithm:
             grid = replace(

@@ -120,13 +120,16 @@ def curve_of(cell: Record, option: str) -> list[Value]:
 def curve_sheets(cell: Record) -> Iterator[Sheet]:
     """Give both curves of one algorithm side by side, a table for each knob."""
     for option in cell["knobs"]:
-        rows = tuple(
-            (shown(option, value), f"{model:.1%}", _share(measured))
-            for value, model, measured in curve_of(cell, option)
-        )
         title = f"{cell['algorithm']}: {option} within {format_bytes(cell['memory'])}"
-        note = "each as a share of its best; measured: median (range) over rounds"
-        yield Sheet(title, (option, "by the model", "measured"), rows, note)
+        heads, note = (option, "by the model", "measured"), "as a share of the best"
+        rows = [
+            (shown(option, v.value), f"{v.model:.1%}", _share(v.measured))
+            for v in curve_of(cell, option)
+        ]
+        if "measured" in cell:
+            note = f"each {note}; measured: median (range) over rounds"
+        columns = slice(None if "measured" in cell else 2)
+        yield Sheet(title, heads[columns], tuple(row[columns] for row in rows), note)
 
 
 def summary_lines(cell: Record) -> Iterator[str]:
@@ -188,7 +191,8 @@ def sustain_sheets(record: Record) -> Iterator[Sheet]:
         f"The least memory for a rate: arrivals at λ for {grid['seconds']:g} s each, "
         f"R = {grid['rows']:,} × 120 B, Zipf {grid['exponent']:g}, {grid['read']} reads"
     )
-    yield Sheet(title, heads, tuple(rows), record["rule"])
+    note = f"mean backlog in the second and in the last quarter; {record['rule']}"
+    yield Sheet(title, heads, tuple(rows), note)
 
 
 def _heads(times: list[float]) -> list[str]:
@@ -203,4 +207,4 @@ def _kept_up(run: Record | None, expected: bool) -> str:
     mark = "" if run["bounded"] == expected else "✗ "
     word = "bounded" if run["bounded"] else "grows"
     second, last = (run["quarters"][place] / run["rate"] for place in (1, 3))
-    return f"{mark}{word}: {second:.2f} → {last:.2f} s of arrivals, busy {run['utilisation']:.0%}"
+    return f"{mark}{word}, {second:.2f} → {last:.2f} s, busy {run['utilisation']:.0%}"

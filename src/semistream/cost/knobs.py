@@ -182,9 +182,9 @@ def shown(option: str, value: Value) -> str:
 
 
 def page_axis(master: Master) -> Axis:
-    """Give the page sizes that are worth a try: powers of two that hold a row, also the present."""
-    row = 4 * (master.statistics.widest_row + ALIGNMENT)
-    low = max(_LEAST_PAGE, 1 << (row - 1).bit_length() if row > _LEAST_PAGE else 0)
+    """Give the page sizes worth a try: powers of two that hold some rows, and the present."""
+    some = 4 * master.statistics.widest_row
+    low = max(_LEAST_PAGE, 1 << some.bit_length())
     present = master.manifest.page_bytes
     return Axis(low, max(low, _MOST_PAGE), ALIGNMENT, (present,), doubling=True)
 

@@ -26,7 +26,6 @@ __all__ = ["Point", "Tuned", "search", "tuned", "tuned_pages"]
 
 _POINTS = {1: 24, 2: 9}  # of the first grid, for each axis: by how many axes there are
 _FINER = 5  # of each grid after it
-_ROUNDS = 12
 _CLOSE = 0.004  # two shares that near are as good as one
 
 
@@ -184,21 +183,22 @@ def search(
         return {at: value for at, value in tried.items() if value is not None}
 
     points = _POINTS.get(len(axes), 5)
-    attempt(sorted({*axis.grid(points), *axis.also}) for axis in axes)
-    for _ in range(_ROUNDS):
+    new = attempt(sorted({*axis.grid(points), *axis.also}) for axis in axes)
+    while new:
         if not (possible := found()):
             return {}
         best = max(possible, key=possible.__getitem__)
-        around = [_around(axis, tried, best, number) for number, axis in enumerate(axes)]
-        if not attempt(around):
-            break
-    possible = found()
-    best = max(possible, key=possible.__getitem__)
-    for number, axis in enumerate(axes):  # the lines through the best point
-        line: list[Sequence[Value]] = [[value] for value in best]
-        line[number] = axis.grid(_POINTS[1])
-        attempt(line)
+        new = attempt(_around(axis, tried, best, number) for number, axis in enumerate(axes))
+        if not new:  # the lines through the best point, on which a better one may lie
+            new = sum(attempt(_line(axes, best, number)) for number in range(len(axes))) > 0
     return found()
+
+
+def _line(axes: Sequence[Axis], at: tuple[Value, ...], number: int) -> list[Sequence[Value]]:
+    """Give the points that differ from one in one coordinate."""
+    line: list[Sequence[Value]] = [[value] for value in at]
+    line[number] = axes[number].grid(_POINTS[1])
+    return line
 
 
 def _around(

@@ -30,9 +30,9 @@ __all__ = ["Candidate", "Curve", "Sampling", "distinct", "measured"]
 class Sampling(NamedTuple):
     """How long each candidate is watched."""
 
-    seconds: float = 0.3
+    seconds: float = 0.25
     """A sample takes so long, and until a window of rows was answered, for three times as long."""
-    warm: float = 3.0
+    warm: float = 2.0
     """Seconds for caches to settle, at most."""
     rounds: int = 3
     """Samples of each; in each round every candidate has its turn, so that noise hits all alike."""
