@@ -128,8 +128,8 @@ def curve_sheets(cell: Record) -> Iterator[Sheet]:
         ]
         if "measured" in cell:
             note = f"each {note}; measured: median (range) over rounds"
-        columns = slice(None if "measured" in cell else 2)
-        yield Sheet(title, heads[columns], tuple(row[columns] for row in rows), note)
+        width = 3 if "measured" in cell else 2
+        yield Sheet(title, heads[:width], tuple(row[:width] for row in rows), note)
 
 
 def summary_lines(cell: Record) -> Iterator[str]:
