@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json
+RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/model.json results/tuning.json results/sustain.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-docs bench-build clean
+.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-model bench-tune bench-sustain bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -69,6 +69,15 @@ bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a
 
 bench-spark: $(STAMP) ## enrich on Spark beside Spark's own joins and beside what Python costs anyway
 	$(BIN)/semistream bench-spark --output results/spark.json --figure docs/spark.svg
+
+bench-model: $(STAMP) ## predicted against measured rates of every algorithm; a figure
+	$(BIN)/semistream bench-model --output results/model.json --figure docs/model.svg
+
+bench-tune: $(STAMP) ## tuning by the model against tuning by measurement; a figure
+	$(BIN)/semistream bench-tune --output results/tuning.json --figure docs/tuning.svg
+
+bench-sustain: $(STAMP) ## the least memory for a rate: arrivals in real time, with a little more and much less; a figure
+	$(BIN)/semistream bench-sustain --output results/sustain.json --figure docs/sustain.svg
 
 bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
 	$(BIN)/semistream bench-show $(wildcard $(RECORDS)) --markdown docs/benchmarks.md

@@ -11,6 +11,8 @@ from rich.table import Table
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench import commands as bench_commands
+from semistream.bench import model_commands
+from semistream.cost import commands as cost_commands
 from semistream.master import Master, build_master, open_master
 from semistream.spark import commands as pipeline_commands
 from semistream.spark import jar_commands
@@ -27,8 +29,10 @@ app = typer.Typer(
 master_app = typer.Typer(help="Build, show and verify master tables.", no_args_is_help=True)
 app.add_typer(master_app, name="master")
 bench_commands.add_to(app)
+model_commands.add_to(app)
 pipeline_commands.add_to(app)
 jar_commands.add_to(app)
+cost_commands.add_to(app)
 
 MasterPath = Annotated[Path, typer.Argument(help="The folder of the master table.")]
 

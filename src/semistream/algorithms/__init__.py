@@ -36,9 +36,13 @@ if TYPE_CHECKING:
     from semistream.host import HostShare
     from semistream.spec import JoinSpec
 
-__all__ = ["Algorithm", "algorithms", "choose", "register"]
+__all__ = ["AUTO", "Algorithm", "algorithms", "choices", "choose", "register"]
+
+AUTO = "auto"
+"""No algorithm, but what chooses one; see `semistream.auto`."""
 
 _HOST_PARTS = (1 / 4, 1 / 8, 1 / 16)  # of the memory; the first that leaves enough for a task
+_AUTO_OPTIONS = frozenset({"profile"})
 _FEW_PAGES = 4  # are held by each task: to load them costs less than to find them
 
 _REGISTRY: dict[str, type[Algorithm]] = {
@@ -75,9 +79,20 @@ def algorithms() -> Mapping[str, str]:
     return MappingProxyType({name: algorithm.paper for name, algorithm in _REGISTRY.items()})
 
 
+def choices() -> tuple[str, ...]:
+    """Give what ``algorithm=`` may be: the algorithms' names, and ``"auto"``.
+
+    Examples
+    --------
+    >>> choices()[-2:]
+    ('adaptive', 'auto')
+    """
+    return *_REGISTRY, AUTO
+
+
 def register(algorithm: type[Algorithm]) -> type[Algorithm]:
     """Make an algorithm known by its name; usable as a class decorator."""
-    if algorithm.name in _REGISTRY:
+    if algorithm.name in choices():
         msg = f"there is an algorithm {algorithm.name!r} already; give yours another name"
         raise OptionError(msg)
     _REGISTRY[algorithm.name] = algorithm
@@ -92,7 +107,10 @@ def choose(
     options: Mapping[str, Any],
     shared: HostShare | None = None,
 ) -> tuple[type[Algorithm], Task, Plan]:
-    """Find an algorithm and make its plan; refuse a budget that is too small with the least."""
+    """Find an algorithm and make its plan; refuse a budget that is too small with the least.
+
+    ``"auto"`` is planned as `adaptive`, with which it begins.
+    """
     algorithm = _find(name, options)
     if shared is not None:
         found = _with_host(algorithm, spec, memory, use_filter, options, shared)
@@ -144,12 +162,13 @@ def _with_host(
 
 
 def _find(name: str, options: Mapping[str, Any]) -> type[Algorithm]:
-    if name not in _REGISTRY:
-        raise OptionError.unknown("algorithm", name, _REGISTRY)
-    algorithm = _REGISTRY[name]
+    if name not in choices():
+        raise OptionError.unknown("algorithm", name, choices())
+    algorithm = Adaptive if name == AUTO else _REGISTRY[name]
+    known = _AUTO_OPTIONS if name == AUTO else algorithm.options
     for option in options:
-        if option not in algorithm.options:
-            msg = f"{option!r} is not an option of {name}; it has: {sorted(algorithm.options)}"
+        if option not in known:
+            msg = f"{option!r} is not an option of {name}; it has: {sorted(known)}"
             raise OptionError(msg)
     return algorithm
 

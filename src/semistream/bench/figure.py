@@ -20,11 +20,12 @@ _MARKS = "osD^v"
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """Draw a record of growth, drift, Spark, tuning or sustained rates into an SVG file."""
+    """Draw a record of growth, drift, Spark, predictions, tuning or sustained rates as SVG."""
     kinds: dict[str, Callable[[dict[str, Any], Any], None]] = {
         "growth": _growth,
         "drift": _drift,
         "spark": _spark,
+        "model": _model,
         "sustain": _sustain,
         "tuning": _tuning,
     }
@@ -114,6 +115,30 @@ def _spark(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matpl
 def _spark_rate(record: dict[str, Any], cell: dict[str, Any], place: int) -> Spread:
     system = ("enrich", best_of_spark(cell, record["dropped"]), "bound")[place]
     return spread(round_rates(cell, system, record["dropped"]) if system else [0.0])
+
+
+def _model(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+    """Draw predicted over measured rates, a panel a size of R; between the lines, 20 % off."""
+    sizes = record["grid"]["rows"]
+    names = list(dict.fromkeys(name for cell in record["cells"] for name in cell["rates"]))
+    panels = figure.subplots(1, len(sizes), sharex=True, sharey=True, squeeze=False)[0]
+    for panel, rows in zip(panels, sizes, strict=True):
+        for number, name in enumerate(names):
+            found = [
+                c["rates"][name]
+                for c in record["cells"]
+                if c["rows"] == rows and name in c["rates"]
+            ]
+            x, y = ([rate[what] / 1e3 for rate in found] for what in ("rate", "predicted"))
+            mark = _MARKS[number % len(_MARKS)]
+            panel.plot(x, y, mark, color=f"C{number % 10}", markersize=3.5, label=name)
+        ends = [1, 4000]
+        for factor, style in ((1.0, "-"), (1.2, ":"), (1 / 1.2, ":")):
+            panel.plot(ends, [factor * end for end in ends], style, color="grey", linewidth=0.8)
+        panel.set(xscale="log", yscale="log", title=f"R = {rows / 1e6:g}M rows")
+        panel.set_xlabel("measured, thousand rows/s")
+    panels[0].set_ylabel("predicted")
+    panels[-1].legend(fontsize=5, ncols=2, loc="upper left")
 
 
 def _tuning(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from semistream.algorithms import AUTO
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
+from semistream.cost.calibration.reads import reads_of
 from semistream.cost.demand import Demand
 from semistream.cost.predict import Prediction, predict
+from semistream.cost.unit_costs import Curve
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import describe
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelGrid", "measure_model", "predicted_again"]
 
+_READ_SECONDS = 1.0
+
 
 @dataclass(frozen=True)
 class ModelGrid:
@@ -39,10 +44,10 @@ class ModelGrid:
     shares: tuple[float, ...] = (0.01, 0.05, 0.10, 0.20)
     exponents: tuple[float, ...] = (0.0, 0.5, 1.0)
     read: str = "direct"
-    seconds: float = 0.5
+    seconds: float = 0.3
     """How long each sample takes at least; it lasts until a window of rows was answered."""
     rounds: int = 3
-    warm: float = 8.0
+    warm: float = 4.0
     """Seconds for caches to settle, at most."""
     page_bytes: str = "128KB"
 
@@ -57,7 +62,8 @@ def measure_model(
 ) -> Iterator[Record]:
     """Give the record after every setting, each time with one cell more.
 
-    Predictions are made from the profile before anything of the cell is measured.
+    Predictions are made before anything of the cell is run, as the planner makes them: from the
+    profile, and from what reads of this master cost just then.
     """
     one_thread()
     record: Record = {
@@ -76,12 +82,17 @@ def measure_model(
             feed = Feed.of(workload.stream(exponent), max(4_000_000, rows))
             for share in grid.shares:
                 say(f"R = {rows:,}, {share:.0%}, Zipf {exponent:g}")
-                cell = {"rows": rows, "share": share, "exponent": exponent}
+                cell: Record = {"rows": rows, "share": share, "exponent": exponent}
                 memory = int(share * workload.bytes)
                 setting = (memory, exponent)
-                expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
-                rates = _measure(grid, master, feed, memory, expected)
-                record["cells"].append({**cell, "memory": memory, "rates": rates})
+                reads = reads_of(master, _READ_SECONDS)
+                costs = profile.costs.with_reads(reads)
+                expected = _predictions(grid.algorithms, master, feed, setting, costs)
+                cell |= {"memory": memory, "c_io": {n: _points(c) for n, c in reads.items()}}
+                here = replace(profile, costs=costs)
+                record["cells"].append(
+                    cell | _measure(grid, master, feed, memory, (expected, here))
+                )
                 yield record
 
 
@@ -109,15 +120,18 @@ def _measure(
     master: Master,
     feed: Feed,
     memory: int,
-    expected: dict[str, Prediction],
+    known: tuple[dict[str, Prediction], Profile],
 ) -> Record:
-    """Measure each algorithm in turn, round by round; each goes on where its last sample ended."""
-    runs = {
-        name: Run(
-            Join(master, feed.schema, on="key", memory=memory, algorithm=name), feed.forever()
-        )
-        for name in expected
-    }
+    """Measure each algorithm in turn, round by round; each goes on where its last sample ended.
+
+    ``auto`` is among them, with the same unit costs.
+    """
+    expected, profile = known
+    runs = {}
+    for name in (*expected, AUTO):
+        options: Record = {"profile": profile} if name == AUTO else {}
+        join = Join(master, feed.schema, on="key", memory=memory, algorithm=name, **options)
+        runs[name] = Run(join, feed.forever())
     for run in runs.values():
         run.warm_up(grid.warm)
     before = {name: run.join.metrics for name, run in runs.items()}
@@ -129,14 +143,17 @@ def _measure(
             spent = run.watch(grid.seconds, 1.0, 10 * grid.seconds)
             seconds[name].append(spent)
             samples[name].append(rounded((run.join.metrics.answered - answered) / spent))
-    return {
-        name: {
-            **_facts(before[name], run.join.metrics, sum(seconds[name])),
-            "samples": samples[name],
-            **_expected(expected[name]),
-        }
+    rates = {
+        name: _facts(before[name], run.join.metrics, sum(seconds[name]))
+        | {"samples": samples[name]}
         for name, run in runs.items()
     }
+    auto = rates.pop(AUTO) | {"algorithm": runs[AUTO].join.plan.algorithm}
+    return {"rates": {name: rates[name] | _expected(expected[name]) for name in rates}, AUTO: auto}
+
+
+def _points(curve: Curve) -> list[list[float]]:
+    return [[at, float(f"{value:.4g}")] for at, value in zip(curve.at, curve.value, strict=True)]
 
 
 def _facts(before: Metrics, after: Metrics, seconds: float) -> Record:
@@ -166,7 +183,9 @@ def predicted_again(record: Record, folder: Path, costs: UnitCosts) -> Record:
         master = open_master(path, record["grid"]["read"])
         feed = Feed.of(workload.stream(cell["exponent"]), 0)
         setting = (cell["memory"], cell["exponent"])
-        found = _predictions(tuple(cell["rates"]), master, feed, setting, costs)
+        reads = {name: Curve(*zip(*points, strict=True)) for name, points in cell["c_io"].items()}
+        again = costs.with_reads(reads)
+        found = _predictions(tuple(cell["rates"]), master, feed, setting, again)
         rates = {name: cell["rates"][name] | _expected(found[name]) for name in found}
         cells.append({**cell, "rates": rates})
     return {**record, "cells": cells}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.matrix import Cell, cell_of
+from semistream.bench.model_tables import model_sheets
 from semistream.bench.sheet import Sheet, thousands
 from semistream.bench.spark_tables import spark_sheets
 from semistream.bench.summary import LOST, Versus, candidate, ratio, spread, versus
@@ -28,6 +29,7 @@ def sheets(record: Record) -> Iterator[Sheet]:
         "growth": _growth,
         "drift": _drift,
         "spark": spark_sheets,
+        "model": model_sheets,
         "sustain": sustain_sheets,
         "tuning": tuning_sheets,
     }

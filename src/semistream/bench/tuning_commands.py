@@ -20,7 +20,7 @@ from semistream.bench.sustain import SustainGrid, measure_sustain
 from semistream.bench.tables import sheets
 from semistream.bench.tuning import Case, TuningGrid, begin, measure_tuning, tuned_cell
 from semistream.bench.tuning_tables import curve_sheets, summary_lines
-from semistream.cost.calibrate import calibrate
+from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.demand import Demand
 from semistream.cost.knobs import KNOBS, knobs_of, page_axis
 from semistream.cost.master_stream import master_rows_of, skewed_stream, stream_schema

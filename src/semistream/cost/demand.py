@@ -70,7 +70,7 @@ class Demand:
         zipf = Zipf(values, exponent)
         placed = min(values, _MOST_PLACED, _PLACED * pages)
         ranks = np.arange(1, placed + 1)
-        ends = np.unique(np.geomspace(placed, values, _TAIL_GROUPS + 1).astype(np.int64))
+        ends = np.unique(np.rint(np.geomspace(placed, values, _TAIL_GROUPS + 1)).astype(np.int64))
         middles = np.sqrt(ends[:-1].astype(np.float64) * ends[1:]).astype(np.int64) + 1
         size = np.concatenate([np.ones(placed), np.diff(ends).astype(np.float64)])
         share = np.concatenate([zipf.probability(ranks), zipf.probability(middles)])
@@ -139,18 +139,17 @@ class Demand:
         """Give the share of matching rows that so many of the hottest keys answer."""
         return float(np.interp(keys, *self._until))
 
-    def coldest(self, keys: float) -> float:
-        """Give the share of the last of so many of the hottest keys."""
-        group = int(np.searchsorted(self._until[0], keys)) - 1
-        return float(self.share[min(max(0, group), len(self.share) - 1)])
+    def keys_of(self, hit: float) -> float:
+        """Give how many of the hottest keys answer such a share of matching rows."""
+        keys, share = self._until
+        return float(np.interp(hit, share, keys))
 
     def page_shares(self, without: float = 0.0) -> Floats:
         """Give the share of matching rows for each page, without the hottest keys' rows."""
-        first = min(int(without), len(self.page))
-        placed = np.bincount(
-            self.page[first:], self.share[first : len(self.page)], minlength=self.pages
-        )
-        rest = 1.0 - self.hit(max(without, len(self.page)))
+        count = len(self.page)
+        left = np.clip(np.arange(1, count + 1) - without, 0.0, 1.0)  # of each key
+        placed = np.bincount(self.page, left * self.share[:count], minlength=self.pages)
+        rest = 1.0 - self.hit(max(without, count))
         return np.asarray(placed + rest / self.pages, dtype=np.float64)
 
 

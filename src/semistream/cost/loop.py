@@ -42,8 +42,8 @@ class Loop:
     """Rows of the window that are moved for each that leaves: three quarters stay."""
     window_bytes: float = 0.0
     cache_bytes: float = 0.0
-    ahead: bool = False
-    """Whether pages are read while others are matched."""
+    ahead: int = 0
+    """Reads that are in flight while a page is matched."""
     nodes: int = 1
     """Loops that run side by side, each with these counts."""
     keys: float = 0.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import choose
-from semistream.cost.models import Setting, loop_of
+from semistream.cost.models import Setting, kind_of, loop_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,8 +55,8 @@ def predict(
 ) -> Prediction:
     """Predict an algorithm's service rate; a budget too small for it is a `BudgetError`."""
     _, task, plan = choose(name, spec, memory, use_filter, options or {})
-    setting = Setting(task, plan, demand, costs.fit(name, spec.master.read))
+    kind = kind_of(plan)
+    setting = Setting(task, plan, demand, costs.fit(kind, spec.master.read))
     loop = loop_of(setting)
-    kind = "resident" if plan.settings.get("resident") else name
     c_loop = costs.c_loop(kind, loop, setting.shape, spec.master.read)
     return Prediction(name, plan, loop, c_loop)

@@ -62,13 +62,15 @@ def grouped(shares: Floats) -> Groups:
     return Groups(sizes, np.add.reduceat(shares, starts) / sizes)
 
 
-def oldest_first(groups: Groups, rows: float) -> Queue:
+def oldest_first(groups: Groups, rows: float, absent: float = 0.0) -> Queue:
     """Give what is read when the oldest row chooses the page, and ``rows`` wait (h_S).
 
     A page with share p is asked for after 1/p rows, then waits until that row is the oldest, T rows
     later: so it is read once in 1/p + T rows, and meanwhile a mean of pT(1 + pT/2) / (1 + pT) rows
     wait for it. T follows from the window being full. The papers take the mean of p over all pages
-    instead (Tuned X-HYBRIDJOIN, equations 4 to 6), which is the same where all pages are alike.
+    instead (Tuned X-HYBRIDJOIN, equations 4 to 6), as if any page came and not the one that was not
+    brought for longest: that is up to half of it. A share ``absent`` of the stream waits as long,
+    and then leaves without a read.
 
     Examples
     --------
@@ -76,12 +78,12 @@ def oldest_first(groups: Groups, rows: float) -> Queue:
     >>> round(1 / queue.reads), round(queue.wait)
     (100, 99010)
     """
-    if not len(groups.share):
+    if groups.total <= 0:
         return Queue(0.0, 0.0)
 
     def waiting(age: float) -> float:
         x = groups.share * age
-        return float((groups.pages * x * (1 + x / 2) / (1 + x)).sum())
+        return float((groups.pages * x * (1 + x / 2) / (1 + x)).sum()) + absent * age
 
     age = solve(waiting, rows, 2 * rows / groups.total)
     return Queue(float((groups.pages * groups.share / (1 + groups.share * age)).sum()), age)
@@ -102,7 +104,7 @@ def fullest_first(groups: Groups, rows: float, freed: float, most: float = np.in
     >>> 150 < 1 / queue.reads < 200
     True
     """
-    if not len(groups.share):
+    if groups.total <= 0:
         return Queue(0.0, 0.0)
     between = freed / groups.total  # Δ
     each = groups.share * between
@@ -116,7 +118,8 @@ def fullest_first(groups: Groups, rows: float, freed: float, most: float = np.in
     least = solve(waiting, rows, rows)
     cycles = cycle(least)
     longest = float(cycles.max()) * between
-    return Queue(float((groups.pages / cycles).sum()) / between, longest)
+    reads = float((groups.pages / cycles).sum()) / between
+    return Queue(min(reads, groups.total), longest)  # a page that comes answers a row at least
 
 
 def in_batches(groups: Groups, rows: float) -> Queue:
@@ -141,7 +144,9 @@ def _sweeps(each: Floats, least: float) -> Floats:
     return np.maximum(1.0, mean + 0.5)
 
 
-def solve(rising: Callable[[float], float], wanted: float, start: float = 1.0) -> float:
+def solve(
+    rising: Callable[[float], float], wanted: float, start: float = 1.0, rounds: int = _ROUNDS
+) -> float:
     """Give where a rising function has a value, by bisection.
 
     Examples
@@ -152,7 +157,7 @@ def solve(rising: Callable[[float], float], wanted: float, start: float = 1.0) -
     low, high = 0.0, max(1.0, start)
     while rising(high) < wanted and high < 1e18:
         low, high = high, 2 * high
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         middle = (low + high) / 2
         low, high = (middle, high) if rising(middle) < wanted else (low, middle)
     return low

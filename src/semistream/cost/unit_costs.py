@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +13,18 @@ if TYPE_CHECKING:
 
     from semistream.cost.loop import Loop
 
-__all__ = ["Curve", "Fit", "RowCost", "Shape", "UnitCosts"]
+__all__ = ["Curve", "Fit", "RowCost", "Shape", "UnitCosts", "way"]
+
+
+def way(read: str, ahead: int = 0) -> str:
+    """Name a way to read, with so many reads in flight; one and three are told apart.
+
+    Examples
+    --------
+    >>> way("direct"), way("direct", 1), way("direct", 5)
+    ('direct', 'direct, 1 ahead', 'direct, 3 ahead')
+    """
+    return f"{read}, {1 if ahead == 1 else 3} ahead" if ahead else read
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,7 @@ class UnitCosts:
 
     c_io: Mapping[str, Curve]
     """A read into the disk buffer, its checksum included, over its bytes: for each way to read,
-    and with reads in flight (``"direct ahead"``), then per read."""
+    and with reads in flight (see `way`), then per read."""
     c_S: RowCost  # noqa: N815 - the papers' symbols, here and below
     """Take a stream row in: its code, its page."""
     c_A: RowCost  # noqa: N815
@@ -111,9 +122,16 @@ class UnitCosts:
         object.__setattr__(self, "c_io", MappingProxyType(dict(self.c_io)))
         object.__setattr__(self, "fits", MappingProxyType(dict(self.fits)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnitCosts.from_dict, (self.as_dict(),)  # views of mappings cannot be pickled
+
     def fit(self, name: str, read: str) -> Fit:
         """Give what was measured of an algorithm, or nothing of note for one that was not."""
         return self.fits.get(f"{name} {read}", Fit())
+
+    def with_reads(self, c_io: Mapping[str, Curve]) -> UnitCosts:
+        """Give these costs with other reads."""
+        return replace(self, c_io={**self.c_io, **c_io})
 
     def rows_seconds(self, loop: Loop, shape: Shape) -> tuple[float, float]:
         """Give the seconds for an iteration's rows: while pages are met, and before.
@@ -145,7 +163,7 @@ class UnitCosts:
 
     def disk(self, loop: Loop, read: str) -> float:
         """Give the seconds of an iteration's reads."""
-        return loop.reads * self.c_io[f"{read} ahead" if loop.ahead else read](loop.read_bytes)
+        return loop.reads * self.c_io[way(read, loop.ahead)](loop.read_bytes)
 
     def as_dict(self) -> dict[str, Any]:
         """Give all costs for a file."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["KeyFilter", "filter_words"]
 
 _LEAST_READ = 4096  # words
-_LEAST_BITS = 4  # a key; below, with four hashes, more than one absent key in six passes
+_HASHES = 4
+_LEAST_BITS = 4  # a key; below, more than one absent key in six passes
 
 
 def filter_words(keys: int) -> int:
@@ -97,6 +98,17 @@ class KeyFilter:
         while words and words * 8 > room:
             words //= 2
         return words if words * 64 >= _LEAST_BITS * keys else 0
+
+    @staticmethod
+    def false_positives(words: int, keys: int) -> float:
+        """Give the share of absent codes that a filter of so many words lets pass.
+
+        Examples
+        --------
+        >>> round(KeyFilter.false_positives(filter_words(1000), 1000), 3)
+        0.024
+        """
+        return float((1 - math.exp(-_HASHES * keys / (64 * words))) ** _HASHES)
 
     def folded(self, words: int) -> KeyFilter:
         """Give this filter at a smaller size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from semistream.algorithms import algorithms
+from semistream.algorithms import choices
 from semistream.pipeline import values
 from semistream.spec import HOW
 
@@ -46,7 +46,7 @@ class Enrichment(Section):
     select: tuple[str, ...] | None = setting(values.names(), None)
     prefix: str = setting(values.text, "")
     memory: int = setting(values.size, 256 << 20)
-    algorithm: str = setting(values.choice(algorithms), "adaptive")
+    algorithm: str = setting(values.choice(choices), "adaptive")
     partition: str = setting(values.choice(("auto", "none", "key")), "auto")
     transfer: str = setting(values.choice(("auto", "keys", "rows")), "auto")
     localize: bool | int = setting(values.flag_or_size, False)

@@ -46,7 +46,7 @@ class Setting:
     @property
     def in_memory(self) -> bool:
         """Whether hosts hold the master's mapped pages, or have room for them."""
-        if self.master.read != "mapped" or self.algorithm != "adaptive":
+        if self.master.read != "mapped" or self.algorithm not in {"adaptive", "auto"}:
             return False
         if self.hosts is None:
             return True

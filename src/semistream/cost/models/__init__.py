@@ -12,7 +12,7 @@ from semistream.cost.models.cachejoin import cachejoin, pcsrj
 from semistream.cost.models.hybridjoin import hybridjoin, inlj
 from semistream.cost.models.meshjoin import meshjoin, ssbj
 from semistream.cost.models.moij import moij
-from semistream.cost.models.resident import resident
+from semistream.cost.models.resident import at_once, resident
 from semistream.cost.models.x_hybridjoin import (
     optimised_x_hybridjoin,
     tuned_x_hybridjoin,
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from semistream.cost.loop import Loop
+    from semistream.plan import Plan
 
-__all__ = ["MODELS", "Setting", "loop_of"]
+__all__ = ["MODELS", "Setting", "kind_of", "loop_of"]
 
 MODELS: Mapping[str, Callable[[Setting], Loop]] = MappingProxyType(
     {
@@ -46,9 +47,20 @@ MODELS: Mapping[str, Callable[[Setting], Loop]] = MappingProxyType(
     }
 )
 
+_LOOPS = {**MODELS, "resident": resident, "at once": at_once}
+
+
+def kind_of(plan: Plan) -> str:
+    """Give the name of the loop that a plan runs: the algorithm's, or one without pages to bring.
+
+    ``"resident"`` where the budget holds all of the master, ``"at once"`` where rows are looked up
+    in mapped pages, which the operating system is then taken to hold.
+    """
+    if plan.settings.get("resident"):
+        return "resident"
+    return "at once" if "lookup" in plan.components else plan.algorithm
+
 
 def loop_of(setting: Setting) -> Loop:
     """Give what one iteration of the planned algorithm does."""
-    if setting.plan.settings.get("resident"):
-        return resident(setting)
-    return MODELS[setting.plan.algorithm](setting)
+    return _LOOPS[kind_of(setting.plan)](setting)

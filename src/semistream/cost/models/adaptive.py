@@ -39,7 +39,8 @@ def adaptive(s: Setting) -> Loop:
         split.queue, split.window, hits=split.hits, cache_bytes=split.cache, keys=split.keys
     )
     run = _run_pages(s, split)
-    return replace(loop, reads=1 / run, read_bytes=run * s.page_bytes, ahead=True)
+    buffers = int(s.plan.settings["buffer_pages"]) // int(s.plan.settings["run_pages"])
+    return replace(loop, reads=1 / run, read_bytes=run * s.page_bytes, ahead=buffers - 1)
 
 
 def _value(s: Setting) -> float:

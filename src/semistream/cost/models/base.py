@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from semistream.cost.loop import Loop
 from semistream.cost.queue import Groups, grouped
 from semistream.cost.unit_costs import Fit, Shape
+from semistream.master.filter import KeyFilter
 from semistream.output import gathered_schema
 from semistream.plain import row_width
 
@@ -93,7 +94,10 @@ class Setting:
     @property
     def known_absent(self) -> float:
         """The share of stream rows that the filter tells to have no match."""
-        return self.demand.absent if self.task.filter_words else 0.0
+        words, master = self.task.filter_words, self.task.spec.master
+        if not words:
+            return 0.0
+        return self.demand.absent * (1 - KeyFilter.false_positives(words, master.statistics.values))
 
     @property
     def matching(self) -> float:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from math import floor
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+
     from semistream.cost.models.base import Setting
 
-__all__ = ["Split", "divide", "keys_above"]
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["Split", "at_least", "divide"]
+
+_ROUNDS = 24
 
 
 class Split(NamedTuple):
@@ -23,27 +32,49 @@ class Split(NamedTuple):
     window: float
 
 
-def keys_above(s: Setting, share: float) -> float:
-    """Give how many keys a larger share of the stream asks for."""
-    size, shares = s.demand.classes
-    return float(size[s.matching * shares > share].sum())
-
-
 def divide(s: Setting, length: Callable[[float, float], float]) -> Split:
     """Find the split at which the inequality holds for the values in the cache, and for no other.
 
-    A value with share p has n = p·T rows in a queue of T stream rows; it is cached if
-    m·v_R < n·v_S, so if p > m·v_R / (v_S·T). ``length`` gives T for a number of cached keys and a
-    window's bytes; it is the larger the smaller the cache, so the split is found by bisection.
+    A value with share p has n = p·T rows in a queue of T stream rows, in the mean; it is cached if
+    m·v_R < n·v_S. Theorem 2 has the mean decide; but what is compared is what was counted, and
+    chance lets some values in that are rarer, and others out. A value that is judged once in every
+    queue is in the cache with the chance that Poisson's law gives for such an n. ``length`` gives T
+    for a number of cached keys and a window's bytes; it is the larger the smaller the cache, so the
+    split is found by bisection.
     """
-    divided = s.component("window")
-    largest = divided - int(s.plan.settings["least_window"])
-    low, high = 0.0, min(largest / s.cached_value, s.demand.values)
-    for _ in range(24):
+    divided, value = s.component("window"), s.cached_value
+    largest = (divided - int(s.plan.settings["least_window"])) / value
+    low, high = 0.0, min(largest, s.demand.values)
+    chance, sizes = np.zeros(0), np.zeros(0)
+    for _ in range(_ROUNDS):
         keys = (low + high) / 2
-        window = divided - keys * s.cached_value
-        queue = length(keys * s.fit.cached, window)
-        least = s.cached_value / (s.task.window_row * max(queue, 1e-9))
-        low, high = (keys, high) if keys_above(s, least) > keys else (low, keys)
-    cache = low * s.cached_value
-    return Split(low, low * s.fit.cached, cache, divided - cache)
+        queue = length(keys, divided - keys * value)
+        sizes, chance = _held(s, queue)
+        wanted = s.fit.cached * float((sizes * chance).sum())
+        low, high = (keys, high) if wanted > keys else (low, keys)
+    hits = float((sizes * chance * s.demand.classes[1]).sum())
+    cache = low * value
+    return Split(low, s.demand.keys_of(hits), cache, divided - cache)
+
+
+def _held(s: Setting, queue: float) -> tuple[Floats, Floats]:
+    """Give the sizes of the classes of keys, and the chance that a key of each is cached."""
+    sizes, shares = s.demand.classes
+    least = floor(s.cached_value / s.task.window_row) + 1
+    return sizes, at_least(least, s.matching * shares * queue)
+
+
+def at_least(least: int, mean: Floats) -> Floats:
+    """Give the chance that Poisson's law gives so many or more.
+
+    Examples
+    --------
+    >>> at_least(2, np.array([0.0, 1.0, 50.0])).round(4).tolist()
+    [0.0, 0.2642, 1.0]
+    """
+    term = np.exp(-np.minimum(mean, 700.0))
+    below = np.zeros_like(mean)
+    for count in range(least):
+        below += term
+        term = term * mean / (count + 1)
+    return np.clip(1.0 - below, 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Model of a master that fits into the budget as a whole."""
+"""Models of joins that bring no pages: all of the master lies in memory, ours or the system's."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from semistream.cost.loop import Loop
 if TYPE_CHECKING:
     from semistream.cost.models.base import Setting
 
-__all__ = ["resident"]
+__all__ = ["at_once", "resident"]
 
 
 def resident(s: Setting) -> Loop:
-    """Every row is answered from memory; no page is read."""
+    """Every row is answered from the budget's memory."""
+    return _all_held(s, s.component("cache"))
+
+
+def at_once(s: Setting) -> Loop:
+    """Every row is looked up in mapped pages (`adaptive`), if the operating system holds them."""
+    return _all_held(s, s.task.spec.master.manifest.pages_bytes)
+
+
+def _all_held(s: Setting, held: float) -> Loop:
     return Loop(
         w_S=0.0,
         w_N=s.matching,
@@ -21,6 +30,6 @@ def resident(s: Setting) -> Loop:
         pages=0.0,
         reads=0.0,
         output=s.duplicates,
-        cache_bytes=s.component("cache"),
+        cache_bytes=held,
         keys=s.demand.values,
     )

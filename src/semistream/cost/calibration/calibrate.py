@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from semistream.algorithms import algorithms
-from semistream.cost import operations
+from semistream.cost.calibration import operations
+from semistream.cost.calibration.reads import reads_of
+from semistream.cost.calibration.runs import Observed, Pace, Trial, fitted, observe
 from semistream.cost.profile import Profile
-from semistream.cost.reads import ahead_curve, read_curve
-from semistream.cost.runs import Observed, Pace, Trial, fitted, observe
 from semistream.cost.unit_costs import Curve, UnitCosts
 from semistream.machine import describe
 from semistream.master import build_master, open_master
@@ -55,27 +55,32 @@ QUICK = Effort(
         Trial(0.10, 1.0, "direct"),
     ),
     pace=Pace(seconds=0.05, windows=1, warm=0.15),
-    read_seconds=0.4,
+    read_seconds=0.8,
     repeats=5,
     largest=1 << 26,
 )
 THOROUGH = Effort(
-    rows=2_000_000,
+    rows=1_000_000,
     trials=(
         Trial(0.01, 1.0, "mapped"),
-        Trial(0.05, 0.5, "mapped"),
-        Trial(0.10, 1.0, "mapped"),
-        Trial(0.20, 0.0, "mapped"),
-        Trial(0.01, 1.0, "direct"),
-        Trial(0.05, 0.5, "direct"),
-        Trial(0.10, 1.0, "direct"),
-        Trial(0.20, 0.0, "direct"),
+        Trial(0.10, 0.5, "mapped"),
+        Trial(0.20, 1.0, "mapped"),
+        Trial(0.01, 0.5, "direct"),
+        Trial(0.05, 1.0, "direct"),
+        Trial(0.20, 0.5, "direct"),
     ),
-    pace=Pace(seconds=0.6, windows=3, warm=4.0),
-    read_seconds=2.0,
+    pace=Pace(seconds=0.5, windows=3, warm=2.0),
+    read_seconds=4.0,
     repeats=15,
     largest=1 << 28,
 )
+
+_IN_MEMORY = (
+    Trial(0.10, 1.0, "mapped", at_once=True),
+    Trial(3.0, 1.0, "mapped"),
+    Trial(3.0, 1.0, "direct"),
+)
+"""Where no page is brought: looked up at once in mapped ones, and with a budget for all of R."""
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -97,7 +102,7 @@ def calibrate(
         Where a master is built to measure with, on the disk that matters; it is removed again. A
         temporary folder where not given.
     quick
-        Some 15 seconds on a small master, rather than minutes on one of 240 MB.
+        Some 15 seconds on a small master, rather than minutes on one of 120 MB.
     effort
         What exactly is measured, instead of ``quick``.
     say
@@ -105,7 +110,7 @@ def calibrate(
     """
     effort = effort or (QUICK if quick else THOROUGH)
     with _one_thread(), tempfile.TemporaryDirectory(dir=folder, prefix="calibrate-") as name:
-        steps = _Steps(say, 4 + len(algorithms()) * len(effort.trials))
+        steps = _Steps(say, 4 + len(algorithms()) * len(effort.trials) + len(_IN_MEMORY))
         steps("a master to measure with")
         path = Path(name) / "master"
         build_master(master_table(effort.rows, stride=2), path, key="key", filter=False)
@@ -143,9 +148,8 @@ def _one_thread() -> Iterator[None]:
 def _operations(masters: dict[str, Master], effort: Effort, steps: _Steps) -> UnitCosts:
     steps("reads")
     c_io: dict[str, Curve] = {}
-    for read, master in masters.items():
-        c_io[read] = read_curve(master, effort.read_seconds)
-        c_io[f"{read} ahead"] = ahead_curve(master, effort.read_seconds)
+    for master in masters.values():
+        c_io |= reads_of(master, effort.read_seconds)
     steps("rows in and out")
     c_append, c_expire = operations.append_and_expire(effort.repeats)
     steps("rows of a cache, and far ones")
@@ -164,12 +168,12 @@ def _operations(masters: dict[str, Master], effort: Effort, steps: _Steps) -> Un
 def _runs(masters: dict[str, Master], effort: Effort, steps: _Steps) -> dict[str, list[Observed]]:
     """Run every algorithm in every trial; in turn, so that noise hits all alike."""
     found: dict[str, list[Observed]] = defaultdict(list)
-    for trial in effort.trials:
+    for trial in (*effort.trials, *_IN_MEMORY):
         batches = _feed(effort.rows, trial.exponent)
-        for name in algorithms():
+        for name in algorithms() if trial not in _IN_MEMORY else ("adaptive",):
             steps(f"{name}, {trial.share:.0%} of R, Zipf {trial.exponent:g}, {trial.read}")
             run = observe(name, masters[trial.read], trial, itertools.cycle(batches), effort.pace)
-            found[f"{name} {trial.read}"].append(run)
+            found[f"{run.kind} {trial.read}"].append(run)
     return found
 
 

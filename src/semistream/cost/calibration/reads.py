@@ -7,16 +7,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.cost.unit_costs import Curve
+from semistream.cost.unit_costs import Curve, way
 
 if TYPE_CHECKING:
     from semistream.master import Master
 
-__all__ = ["ahead_curve", "read_curve"]
+__all__ = ["ahead_curve", "read_curve", "reads_of"]
 
 _PAGES = (1, 2, 4, 8, 16)
-_BUFFERS = 16
+_AHEAD = (1, 3)
+_RUNS = 64  # of a sweep
 _FEWEST = 12  # reads of each size, however long they take
+
+
+def reads_of(master: Master, seconds: float, seed: int = 0) -> dict[str, Curve]:
+    """Measure what reads of this master cost, in its way, one by one and with others in flight.
+
+    Another disk than the profile's, or a busy one, is so taken into account.
+    """
+    each = seconds / (1 + len(_AHEAD))
+    ahead = {way(master.read, n): ahead_curve(master, n, each, seed) for n in _AHEAD}
+    return {master.read: read_curve(master, each, seed), **ahead}
 
 
 def read_curve(master: Master, seconds: float, seed: int = 0) -> Curve:
@@ -34,7 +45,8 @@ def read_curve(master: Master, seconds: float, seed: int = 0) -> Curve:
 def _read(
     master: Master, pages: int, seconds: float, draw: np.random.Generator
 ) -> tuple[float, float]:
-    reader, spent = master.reader(pages), []
+    reader = master.reader(pages)
+    spent: list[float] = []
     parts = master.statistics.parts
     until = time.perf_counter() + seconds
     while len(spent) < _FEWEST or time.perf_counter() < until:
@@ -45,23 +57,24 @@ def _read(
     return reader.bytes_read / reader.reads, _mean(spent)
 
 
-def ahead_curve(master: Master, seconds: float, seed: int = 0) -> Curve:
-    """Give the seconds of one read when others are in flight, as sweeps read."""
+def ahead_curve(master: Master, ahead: int, seconds: float, seed: int = 0) -> Curve:
+    """Give the seconds of one read when so many others are in flight, as sweeps read."""
     draw = np.random.default_rng(seed)
     sizes = [pages for pages in _PAGES[:3] if pages <= max(1, master.pages // 8)] or [1]
-    found = [_sweep(master, pages, seconds / len(sizes), draw) for pages in sizes]
+    found = [_sweep(master, (pages, ahead), seconds / len(sizes), draw) for pages in sizes]
     return _rising([size for size, _ in found], [spent for _, spent in found])
 
 
 def _sweep(
-    master: Master, pages: int, seconds: float, draw: np.random.Generator
+    master: Master, how: tuple[int, int], seconds: float, draw: np.random.Generator
 ) -> tuple[float, float]:
-    buffers = min(_BUFFERS, max(2 * pages, 2))
-    reader, spent = master.reader(buffers, pages), []
+    pages, ahead = how
+    reader = master.reader((1 + ahead) * pages, pages)
+    spent: list[float] = []
     firsts = np.arange(0, max(1, master.statistics.parts - pages), pages)
     until = time.perf_counter() + seconds
     while len(spent) < 2 or time.perf_counter() < until:
-        chosen = np.sort(draw.choice(firsts, min(len(firsts), 128), replace=False))
+        chosen = np.sort(draw.choice(firsts, min(len(firsts), _RUNS), replace=False))
         start = time.perf_counter()
         count = sum(1 for _ in reader.sweep([range(s, s + pages) for s in chosen.tolist()]))
         spent.append((time.perf_counter() - start) / count)

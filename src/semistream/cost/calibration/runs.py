@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from semistream.algorithms import choose
 from semistream.bench.run import Run
 from semistream.cost.demand import Demand
-from semistream.cost.models import Setting, loop_of
+from semistream.cost.models import Setting, kind_of, loop_of
 from semistream.cost.queue import solve
 from semistream.cost.unit_costs import Fit
 from semistream.join import Join
@@ -28,19 +28,20 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Observed", "Pace", "Trial", "fitted", "observe", "options_of"]
+__all__ = ["Observed", "Pace", "Trial", "fitted", "observe"]
 
 _WITHOUT_CACHE = 1e-3  # a share of hits below it tells nothing of a cache
 _LEAST, _MOST = 0.05, 4.0  # bounds of what is fitted
 
 
 class Trial(NamedTuple):
-    """A setting in which an algorithm is run."""
+    """A setting in which an algorithm is run; one that would look rows up at once may not."""
 
     share: float
     """The budget, as a share of R."""
     exponent: float
     read: str
+    at_once: bool = False
 
 
 class Pace(NamedTuple):
@@ -58,7 +59,7 @@ class Pace(NamedTuple):
 class Observed:
     """What a run did, and how long it took."""
 
-    name: str
+    kind: str
     trial: Trial
     seconds: float
     answered: int
@@ -78,18 +79,13 @@ class Observed:
         return self.answered / max(1, self.pages)
 
 
-def options_of(name: str) -> dict[str, bool]:
-    """Give the options with which an algorithm's loop runs even where pages lie in memory."""
-    return {"at_once": False} if name == "adaptive" else {}
-
-
 def observe(
     name: str, master: Master, trial: Trial, batches: Iterator[pa.RecordBatch], pace: Pace
 ) -> Observed:
     """Run an algorithm on a stream that never ends; watch it once it has settled."""
     first = next(batches)
     memory = int(trial.share * master.statistics.bytes)
-    options = options_of(name)
+    options: dict[str, Any] = {"at_once": trial.at_once} if name == "adaptive" else {}
     with Join(master, first.schema, on="key", memory=memory, algorithm=name, **options) as join:
         run = Run(join, batches)
         run.warm_up(pace.warm)
@@ -101,7 +97,7 @@ def observe(
     _, task, plan = choose(name, spec, memory, None, options)
     demand = Demand.zipf(master.statistics.values, trial.exponent, master.pages)
     return Observed(
-        name=name,
+        kind=kind_of(plan),
         trial=trial,
         seconds=spent,
         answered=answered,
@@ -134,7 +130,7 @@ class _Times(NamedTuple):
     """Pages that were met."""
     matching: float
     before: float
-    ahead: bool
+    ahead: int
 
 
 def _times(run: Observed, loop: Loop, costs: UnitCosts) -> _Times:
@@ -195,9 +191,11 @@ def _middle(values: Sequence[float]) -> float:
 
 def _matching(wanted: float, found: Callable[[float], float]) -> float:
     """Give the factor at which a model that rises with it gives what was seen."""
+    if found(_LEAST) == found(_MOST):
+        return 1.0  # it has no part in this model
     if found(_LEAST) >= wanted:
         return _LEAST
-    return min(_MOST, solve(found, wanted, _MOST))
+    return min(_MOST, solve(found, wanted, _MOST, rounds=12))
 
 
 def _matching_cache(run: Observed) -> float:
@@ -212,4 +210,4 @@ def _matching_fill(run: Observed, cached: float) -> float:
         loop = loop_of(replace(run.setting, fit=Fit(fill=fill, cached=cached)))
         return 1 / max(1e-12, loop.pages_a_row)
 
-    return _matching(run.rows_a_page, rows_a_page) if run.rows_a_page > 1.001 else 1.0
+    return _matching(run.rows_a_page, rows_a_page) if run.pages and run.rows_a_page > 1.001 else 1.0

@@ -1,0 +1,105 @@
+"""The command ``semistream bench-model``: how well the cost models predict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semistream.algorithms import algorithms as known_algorithms
+from semistream.bench.figure import draw
+from semistream.bench.model import ModelGrid, measure_model, predicted_again
+from semistream.bench.show import terminal_table
+from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.tables import sheets
+from semistream.cost.calibration.calibrate import calibrate
+from semistream.cost.profile import Profile
+from semistream.cost.unit_costs import UnitCosts
+from semistream.terminal import AsJson, console, messages, progress_bar
+
+__all__ = ["add_to"]
+
+_QUICK = {"rows": (200_000,), "shares": (0.05, 0.2), "exponents": (1.0,), "warm": 0.5}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("bench-model")(bench_model)
+
+
+def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
+    output: Annotated[Path | None, typer.Option(help="Write the record here, as JSON.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the record into this file.")] = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="Only this one; repeat it for several.")
+    ] = None,
+    rows: Annotated[list[int] | None, typer.Option(help="Only this size of R; repeat it.")] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="Unit costs; measured before all else where not given.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option(help="Measure nothing: predict anew for the record that is there.")
+    ] = False,
+    quick: Annotated[bool, typer.Option(help="A small master, two budgets, Zipf 1.")] = False,
+    data: Annotated[Path, typer.Option(help="Where masters are kept between runs.")] = Path(
+        ".bench"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Compare predicted with measured service rates, for every algorithm.
+
+    Unit costs are measured first; then, setting by setting, rates are predicted from them, and
+    measured. The record is written after every setting.
+    """
+    with messages():
+        if again and output is not None:
+            record = _again(output, data)
+        else:
+            few: dict[str, Any] = _QUICK if quick else {}
+            few |= {"rows": tuple(rows)} if rows else {}
+            grid = ModelGrid(tuple(algorithm or known_algorithms()), **few)
+            record = _run(grid, output, data, _profile(profile, quick, data))
+        if figure is not None:
+            draw(record, figure)
+        if as_json:
+            typer.echo(compact(record))
+            return
+        for sheet in sheets(record):
+            console.print(terminal_table(sheet))
+
+
+def _again(output: Path, data: Path) -> dict[str, Any]:
+    record = read_record(output)
+    costs = UnitCosts.from_dict(record["profile"]["costs"])
+    record = predicted_again(record, data, costs)
+    write_record(record, output)
+    return record
+
+
+def _profile(given: Path | None, quick: bool, data: Path) -> Profile:
+    if given is not None:
+        return Profile.load(given)
+    data.mkdir(parents=True, exist_ok=True)
+    with progress_bar() as bar:
+        task = bar.add_task("calibrating", total=None)
+        return calibrate(
+            data,
+            quick=quick,
+            say=lambda what, done, total: bar.update(
+                task, description=what, completed=done, total=total
+            ),
+        )
+
+
+def _run(grid: ModelGrid, output: Path | None, data: Path, profile: Profile) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    with progress_bar() as bar:
+        task = bar.add_task("", total=grid.cells)
+        for record in measure_model(
+            grid, data, profile, lambda what: bar.update(task, description=what)
+        ):
+            bar.advance(task)
+            if output is not None:
+                write_record(record, output)
+    return record

@@ -1,0 +1,144 @@
+"""What a record of predictions says: errors by algorithm, and whether the winner was named."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from semistream.bench.sheet import Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Record = dict[str, Any]
+
+__all__ = ["Named", "error", "model_sheets", "named", "quantile"]
+
+NEAR = 0.95
+"""From this share of the best on, a choice is as good as the best."""
+_OURS = "adaptive"
+
+
+class Named(NamedTuple):
+    """The algorithm that the models name in a cell, and how it does."""
+
+    chosen: str
+    best: str
+    share: float
+    """The measured rate of the one that was chosen, to that of the best."""
+
+    @property
+    def near(self) -> bool:
+        """Whether the choice is as good as the best."""
+        return self.share >= NEAR
+
+
+def error(rate: Record) -> float:
+    """Give how far a prediction is from what was measured, in relation to that.
+
+    Examples
+    --------
+    >>> round(error({"predicted": 110, "rate": 100}), 3)
+    0.1
+    """
+    return float(abs(rate["predicted"] / rate["rate"] - 1))
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Give the least value that so large a share of all does not exceed.
+
+    Examples
+    --------
+    >>> quantile([3.0, 1.0, 2.0, 9.0], 0.5), quantile([3.0, 1.0, 2.0, 9.0], 0.9)
+    (2.0, 9.0)
+    """
+    ordered = sorted(values)
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+
+
+def named(cell: Record, without: str = "") -> Named:
+    """Compare the algorithm with the highest prediction with the one that was fastest."""
+    rates = {name: rate for name, rate in cell["rates"].items() if name != without}
+    chosen = max(rates, key=lambda name: float(rates[name]["predicted"]))
+    best = max(rates, key=lambda name: float(rates[name]["rate"]))
+    return Named(chosen, best, rates[chosen]["rate"] / rates[best]["rate"])
+
+
+def model_sheets(record: Record) -> Iterator[Sheet]:
+    """Give the tables of a record of predictions."""
+    yield _errors(record)
+    yield _winners(record)
+    yield _rates(record)
+
+
+def _errors(record: Record) -> Sheet:
+    names = list(dict.fromkeys(name for cell in record["cells"] for name in cell["rates"]))
+    rows = [(name, *_error_row(record, (name,))) for name in names]
+    rows.append(("all", *_error_row(record, names)))
+    sizes = record["grid"]["rows"]
+    heads = ("algorithm", "median", "nine in ten", "worst", *(f"R = {r / 1e6:g}M" for r in sizes))
+    note = (
+        "error of the predicted service rate, |predicted/measured − 1|: median, what nine in ten "
+        "cells do not exceed, worst; and the median for each size of R"
+    )
+    title = f"Predicted against measured, {record['grid']['read']} reads, one run"
+    return Sheet(title, heads, tuple(rows), note)
+
+
+def _error_row(record: Record, names: Sequence[str]) -> tuple[str, ...]:
+    def errors(rows: int | None = None) -> list[float]:
+        cells = [cell for cell in record["cells"] if rows in {None, cell["rows"]}]
+        return [
+            error(cell["rates"][name]) for cell in cells for name in names if name in cell["rates"]
+        ]
+
+    found = errors()
+    each = [errors(rows) for rows in record["grid"]["rows"]]
+    middles = [f"{statistics.median(some):.0%}" if some else "–" for some in each]
+    whole = statistics.median(found), quantile(found, 0.9), max(found)
+    return (*(f"{value:.0%}" for value in whole), *middles)
+
+
+def _winners(record: Record) -> Sheet:
+    rows: list[tuple[str, ...]] = []
+    for what, without in (("all algorithms", ""), ("published ones alone", _OURS)):
+        found = [named(cell, without) for cell in record["cells"]]
+        same = sum(each.chosen == each.best for each in found)
+        near = sum(each.near for each in found)
+        worst = min(each.share for each in found)
+        count = len(found)
+        rows.append((what, f"{same} of {count}", f"{near} of {count}", f"{worst:.2f}"))
+    rows += _auto_row(record)
+    heads = ("among", "named the fastest", "or one within 5 %", "worst choice, share of the best")
+    return Sheet("The algorithm that the planner names", heads, tuple(rows))
+
+
+def _auto_row(record: Record) -> list[tuple[str, ...]]:
+    """Give how `auto` itself did, whatever it chose, to the best that was measured."""
+    cells = [cell for cell in record["cells"] if "auto" in cell]
+    if not cells:
+        return []
+    best = [max(rate["rate"] for rate in cell["rates"].values()) for cell in cells]
+    shares = [cell["auto"]["rate"] / most for cell, most in zip(cells, best, strict=True)]
+    near = sum(share >= NEAR for share in shares)
+    return [("`auto`, measured", "–", f"{near} of {len(cells)}", f"{min(shares):.2f}")]
+
+
+def _rates(record: Record) -> Sheet:
+    """Give predicted and measured rates of the best few, cell by cell."""
+    rows = []
+    for cell in record["cells"]:
+        ours = cell["rates"].get(_OURS)
+        pick = named(cell, _OURS)
+        setting = f"{cell['rows'] / 1e6:g}M", f"{cell['share']:.0%}", f"{cell['exponent']:g}"
+        mine = (_pair(ours),) if ours else ("–",)
+        best = f"{pick.best} {_pair(cell['rates'][pick.best])}"
+        chosen = f"{pick.chosen} ({pick.share:.2f})"
+        rows.append((*setting, *mine, best, chosen))
+    heads = ("R", "memory", "Zipf", "adaptive", "fastest published", "named (share of the fastest)")
+    note = "thousand stream rows/s, predicted → measured"
+    return Sheet("Predicted and measured rates", heads, tuple(rows), note)
+
+
+def _pair(rate: Record) -> str:
+    return f"{rate['predicted'] / 1e3:,.0f} → {rate['rate'] / 1e3:,.0f}"

@@ -1,0 +1,209 @@
+"""The commands that plan: ``semistream plan`` and ``semistream calibrate``."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semistream.bench.show import terminal_table
+from semistream.cost.chart import chart
+from semistream.cost.current import busy, calibrated
+from semistream.cost.figure import draw_plan
+from semistream.cost.measure import measure as measure_winner
+from semistream.cost.planner import plan as make_plan
+from semistream.cost.profile import default_path
+from semistream.cost.show import cluster_sheet, planning_sheets
+from semistream.cost.show_costs import cost_sheets
+from semistream.master import open_master
+from semistream.terminal import AsJson, console, messages, progress_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.table import Table
+
+    from semistream.bench.sheet import Sheet
+    from semistream.cost.current import Say
+    from semistream.cost.measure import Measured
+    from semistream.cost.planning import Planning
+
+__all__ = ["add_to"]
+
+_LONG = 8  # characters: longer heads have two lines
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("plan")(plan)
+    app.command("calibrate")(calibrate)
+
+
+def plan(  # noqa: PLR0913, PLR0917 - one argument an option
+    master: Annotated[Path, typer.Option(help="The folder of the master table.")],
+    memory: Annotated[
+        str | None, typer.Option(help="The budget, such as 64MB: what does it buy?")
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="Or stream rows a second, such as 200k or 1.5M: what do they need?"),
+    ] = None,
+    skew: Annotated[float, typer.Option(help="The stream's Zipf exponent; 0 is uniform.")] = 1.0,
+    absent: Annotated[
+        float, typer.Option(help="The share of stream rows that have no match.")
+    ] = 0.0,
+    stream_row: Annotated[int, typer.Option(help="Bytes of a stream row, its key included.")] = 20,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            help="Files or kafka://host:port/topic of the real stream, instead of --skew."
+        ),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(help="The sample's key column, or stream=master; repeat it for several."),
+    ] = None,
+    how: Annotated[str, typer.Option(help="inner, left, semi or anti.")] = "inner",
+    select: Annotated[
+        list[str] | None, typer.Option(help="A master column that comes out; repeat it.")
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="Only this one; repeat it for several.")
+    ] = None,
+    read: Annotated[
+        str, typer.Option(help="direct: nothing is held beside the budget; or mapped.")
+    ] = "direct",
+    cluster: Annotated[
+        int | None,
+        typer.Option(help="Workers; --memory is then that of each, --rate that of all."),
+    ] = None,
+    batch_rows: Annotated[
+        int | None, typer.Option(help="Stream rows that arrive together: compare a batch join.")
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="Unit costs to use, from semistream calibrate --output.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Run the winner, and compare with the prediction.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(help="How long --measure counts.")] = 5.0,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw rate against memory into this SVG file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict what a budget buys, or the least memory for a rate, for every algorithm.
+
+    Give --memory or --rate. The first call on a machine measures its unit costs quickly, which
+    takes some seconds; semistream calibrate measures them with more care. Predictions are for a
+    stream that never ends and a join that is warm.
+    """
+    with messages():
+        with _progress() as say:
+            planning = make_plan(
+                open_master(master, read),
+                memory=memory,
+                rate=rate,
+                skew=skew,
+                absent=absent,
+                stream_row=stream_row,
+                sample=sample,
+                on=_pairs(on),
+                how=how,
+                select=select or None,
+                algorithms=algorithm or None,
+                cluster=cluster,
+                batch_rows=batch_rows,
+                profile=profile,
+                say=say,
+            )
+            if figure is not None:
+                say("draw", 0, 1)
+                draw_plan(planning, figure)
+            if measure:
+                say(f"run {planning.winner.algorithm if planning.winner else ''}", 0, 1)
+            measured = measure_winner(planning, seconds) if measure else None
+        _show(planning, measured, as_json)
+
+
+def _pairs(on: list[str] | None) -> dict[str, str] | None:
+    """Read ``stream=master``, or one name for both."""
+    pairs = (name.partition("=") for name in on or ())
+    return {ours: theirs or ours for ours, _, theirs in pairs} or None
+
+
+@contextmanager
+def _progress() -> Iterator[Say]:
+    with progress_bar() as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, of: bar.update(task, description=what, completed=done, total=of)
+
+
+def _show(planning: Planning, measured: Measured | None, as_json: bool) -> None:
+    if as_json:
+        more = {"measured": measured.as_dict()} if measured else {}
+        typer.echo(json.dumps(planning.as_dict() | more, indent=2))
+        return
+    for sheet in planning_sheets(planning):
+        console.print(_table(sheet))
+    if planning.winner:
+        name, memory = planning.winner.algorithm, planning.winner.memory
+        _say(f"\npredicted rows/s of {name} over memory\n{chart(planning.curve(name), memory)}\n")
+    if planning.cluster:
+        console.print(_table(cluster_sheet(planning.cluster)))
+    for sentence in planning.advice:
+        _say(f"! {sentence}")
+    for note in planning.notes:
+        _say(note)
+    if measured:
+        _say(str(measured))
+
+
+def _table(sheet: Sheet) -> Table:
+    """Draw a sheet without lines between its columns, so that it fits into 80 characters."""
+    table = terminal_table(sheet)
+    table.box, table.padding, table.pad_edge = None, (0, 1, 0, 0), False
+    table.title_justify = table.caption_justify = "left"
+    for column, head in zip(table.columns, sheet.heads, strict=True):
+        column.no_wrap = True
+        column.header = "\n".join(head.rsplit(" ", 1)) if len(head) > _LONG else head
+    return table
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def calibrate(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Some seconds, on a small master.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the profile here, not where plan looks for it.")
+    ] = None,
+    data: Annotated[
+        Path, typer.Option(help="A folder on the disk where masters lie; nothing stays in it.")
+    ] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Measure what this machine's operations cost, with the real kernels and the real store.
+
+    Reads, rows and loops are timed, and what each algorithm does beside its model is fitted. Let
+    the machine be at rest meanwhile. The profile is kept, with the machine's description, for
+    semistream plan.
+    """
+    with messages():
+        with _progress() as say:
+            profile = calibrated(data, quick=quick, say=say)
+        path = output or default_path()
+        profile.save(path)
+        if as_json:
+            shown = {"path": str(path), "quick": quick, "machine": dict(profile.machine)}
+            typer.echo(json.dumps(shown | {"costs": profile.costs.as_dict()}, indent=2))
+            return
+        for sheet in cost_sheets(profile.costs):
+            console.print(_table(sheet))
+        _say(f"The profile was written to {path}.{busy(profile)}")

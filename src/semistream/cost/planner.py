@@ -1,0 +1,146 @@
+"""The planner: what a budget buys, or what a rate costs, before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from semistream.algorithms import algorithms as known_algorithms
+from semistream.cost.answers import for_memory, for_rate
+from semistream.cost.asked import Asked
+from semistream.cost.calibration.reads import reads_of
+from semistream.cost.cluster import check_workers, cluster_of
+from semistream.cost.current import Current, current_profile, given, no_one
+from semistream.cost.loads import by_page
+from semistream.cost.planning import Planning
+from semistream.cost.question import Question
+from semistream.cost.stream import stream_like, stream_of
+from semistream.errors import OptionError
+from semistream.master import Master, open_master
+from semistream.spec import JoinSpec
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from semistream.cost.answers import Answer
+    from semistream.cost.current import Say
+    from semistream.cost.profile import Profile
+    from semistream.cost.sampling.sample import Sample
+    from semistream.spec import On
+
+__all__ = ["plan"]
+
+_READ_SECONDS = 1.0  # for what reads of the master cost where it lies
+
+
+def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaults
+    master: Master | str | os.PathLike[str],
+    *,
+    memory: int | str | None = None,
+    rate: float | str | None = None,
+    skew: float = 1.0,
+    absent: float = 0.0,
+    sample: Sample | str | os.PathLike[str] | None = None,
+    stream_schema: pa.Schema | None = None,
+    stream_row: int = 20,
+    on: On | None = None,
+    how: str = "inner",
+    select: Sequence[str] | None = None,
+    algorithms: Sequence[str] | None = None,
+    profile: Profile | str | os.PathLike[str] | None = None,
+    cluster: int | None = None,
+    batch_rows: int | None = None,
+    say: Say | None = None,
+) -> Planning:
+    """Predict what every algorithm does with a budget, or the least budget for a rate.
+
+    Parameters
+    ----------
+    master
+        The master table, or the folder of one, which is then read directly: so nothing is held
+        outside of the budget, as predictions have it.
+    memory, rate
+        Exactly one: a budget such as ``"64MB"``, or stream rows a second such as ``"200k"``.
+    skew, absent
+        The stream's Zipf exponent, and the share of its rows that have no match.
+    sample
+        What the stream is like instead: files or a topic of it, or a `Sample` of them.
+    stream_schema, stream_row
+        The stream's columns; or the bytes of a row, of which the key is a part.
+    on, how, select
+        As for `Join`; ``on`` is the master's key where it is not given.
+    algorithms
+        Only these; all if not given.
+    profile
+        Unit costs of a machine, or their file, taken as they are. Without it those of this machine,
+        which are measured quickly, once, where they are not known; and what reads of this master
+        cost, which takes a second.
+    cluster
+        How many workers there are; ``memory`` is then that of each, ``rate`` that of all.
+    batch_rows
+        How many stream rows arrive together: then a batch join is compared.
+    say
+        Is told how far a measurement is: what, done, of how many.
+
+    Examples
+    --------
+    >>> import tempfile, semistream as ss
+    >>> from semistream.cost.example import example_profile
+    >>> from semistream.workloads import master_table
+    >>> master = ss.build_master(master_table(20_000), tempfile.mkdtemp(), key="key")
+    >>> planning = ss.plan(master, memory="1MB", skew=1.0, profile=example_profile())
+    >>> planning.winner.algorithm in ss.algorithms(), planning.winner.rate > 100_000
+    (True, True)
+    >>> ss.plan(master, rate="100k", profile=example_profile()).winner.memory < 2_000_000
+    True
+    """
+    tell = say or no_one
+    asked = Asked.of(memory, rate, batch_rows)
+    opened = master if isinstance(master, Master) else open_master(master, read="direct")
+    stream = stream_of(opened, skew, absent, sample, on or list(opened.key))
+    schema = stream_schema or stream_like(opened, stream.row_bytes or stream_row)
+    keys = on if on and stream_schema else list(opened.key)
+    spec = JoinSpec.resolve(opened, schema, keys, how, select, "")
+    names, workers = _names(algorithms), None if cluster is None else check_workers(cluster)
+    costs = given(profile) if profile is not None else _measured_here(opened, tell)
+    question = Question(spec, stream.demand, costs.profile.costs, names)
+    answered, answers = _answers(question, asked, workers, tell)
+    on_all = None
+    if workers is not None and answers[0].prediction:
+        on_all = cluster_of(question, workers, answers[0])
+    size = int(costs.profile.machine["memory_bytes"])
+    return Planning(answered, asked, answers, size, (costs.note, stream.note), on_all)
+
+
+def _measured_here(master: Master, say: Say) -> Current:
+    """Give this machine's unit costs, with what reads of this master cost where it lies."""
+    profile, note = current_profile(master.path.parent, say)
+    say("reads of this master", 0, 1)
+    costs = profile.costs.with_reads(reads_of(master, _READ_SECONDS))
+    note = f"{note} Reads of this master were measured just now."
+    return Current(replace(profile, costs=costs), note)
+
+
+def _names(given: Sequence[str] | None) -> tuple[str, ...]:
+    known = known_algorithms()
+    for name in given or ():
+        if name not in known:
+            raise OptionError.unknown("algorithm", name, known)
+    return tuple(dict.fromkeys(given or known))
+
+
+def _answers(
+    question: Question, asked: Asked, workers: int | None, say: Say
+) -> tuple[Question, tuple[Answer, ...]]:
+    """Answer for each algorithm; where a rate is for several workers, for the busiest of them."""
+    if asked.memory is not None:
+        return question, for_memory(question, asked.memory, say)
+    rate = asked.rate or 0.0
+    if workers is None:
+        return question, for_rate(question, rate, say)
+    load = by_page(question.demand, workers)
+    busiest = question.of(load.demand)
+    return busiest, for_rate(busiest, rate * load.share, say)

@@ -1,0 +1,1 @@
+"""What a sample of a stream tells: skew, absent keys, bytes of a row."""
