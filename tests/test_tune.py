@@ -10,43 +10,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
-from semistream.algorithms import algorithms, choose
+from semistream.algorithms import choose
 from semistream.algorithms.meshjoin import tuned_buffer
 from semistream.bench.figure import draw
 from semistream.bench.store import read_record
 from semistream.bench.summary import Spread
-from semistream.bench.sustain import least_memory, sustain
+from semistream.bench.sustain import sustain
 from semistream.bench.tables import sheets
 from semistream.bench.tuning_tables import curve_of
 from semistream.bench.workload import Workload
 from semistream.cost.demand import Demand
+from semistream.cost.example import example_profile
 from semistream.cost.knobs import KNOBS, Axis, knobs_of, repaged, resized
-from semistream.cost.master_stream import keys_of, master_rows_of, skewed_stream
+from semistream.cost.master_rows import master_rows_of
 from semistream.cost.predict import predict
-from semistream.cost.profile import Profile
 from semistream.cost.tune import search, tuned, tuned_pages
 from semistream.cost.tune_measure import Candidate, Curve, distinct
 from semistream.cost.unit_costs import Curve as Costs
-from semistream.cost.unit_costs import Fit, RowCost, UnitCosts
+from semistream.cost.unit_costs import RowCost, UnitCosts
 from semistream.errors import BudgetError, OptionError
-from semistream.machine import describe
 from semistream.plan import Task
 from semistream.spec import JoinSpec
 from test_bench_curves import has_matplotlib
 from test_cli import call
 
-PAGES = {"direct": (9e-5, 1.5e-4, 7e-4), "direct ahead": (4e-5, 1e-4, 6e-4)}
-PAGES |= {"mapped": (1e-5, 1.2e-5, 2e-5), "mapped ahead": (1e-5, 1.2e-5, 2e-5)}
-COSTS = UnitCosts(
-    c_io={name: Costs((8192.0, 131072.0, 1048576.0), at) for name, at in PAGES.items()},
-    c_S=RowCost(6e-8),
-    c_A=RowCost(3e-8),
-    c_E=RowCost(1e-8),
-    c_H=RowCost(4e-8),
-    c_O=RowCost(8e-8, 2e-8, 1e-9),
-    far=Costs((1e6, 2e8), (1.0, 1.5)),
-    fits={f"{n} {r}": Fit(step=8e-5) for n in algorithms() for r in ("direct", "mapped")},
-)
+COSTS = example_profile().costs
 FREE = RowCost(0.0)
 ROWS, MEMORY = 60_000, 1 << 20
 
@@ -72,9 +60,9 @@ def demand(master):
 
 
 @pytest.fixture
-def profile(tmp_path, monkeypatch):
-    Profile(COSTS, describe(), quick=True).save(tmp_path / "profile.json")
-    monkeypatch.setenv("SEMISTREAM_PROFILE", str(tmp_path / "profile.json"))
+def profile(tmp_path):
+    example_profile().save(tmp_path / "profile.json")
+    return ["--profile", tmp_path / "profile.json"]
 
 
 # -- the search -------------------------------------------------------------------------------
@@ -220,31 +208,24 @@ def test_equal_plans_are_measured_once(master, spec):
     ]
 
 
-def test_a_stream_of_a_masters_own_keys(tmp_path):
-    names = [f"n{i % 50}" for i in range(200)]
-    table = pa.table({"who": names, "filler": range(200)})
+def test_a_masters_rows_are_what_it_was_built_from(tmp_path):
+    table = pa.table({"who": [f"n{i % 50}" for i in range(200)], "n": range(200)})
     master = ss.build_master(table, tmp_path / "m", key="who", page_bytes="4KB")
-    assert sorted(keys_of(master)["who"].to_pylist()) == sorted(set(names))
-    assert sorted(master_rows_of(master).read_all()["filler"].to_pylist()) == list(range(200))
-    (batch,) = skewed_stream(master, 1.0, 30, rows=500)
-    assert set(batch["who"].to_pylist()) <= set(names)
-    counts = batch["who"].value_counts().field("counts").to_pylist()
-    assert max(counts) > 3 * min(counts)
-    with ss.Join(master, batch.schema, on="who", memory="1MB") as join:
-        rows = sum(out.num_rows for out in itertools.chain(join.offer(batch), join.drain()))
-    assert rows == 4 * 500
+    for read in ("mapped", "direct"):
+        found = master_rows_of(ss.open_master(master.path, read)).read_all()
+        assert found.sort_by("n").to_pylist() == table.to_pylist()
 
 
 def test_tune_shows_both_curves(master, profile, tmp_path):
     where = ["--master", master.path, "--memory", "1MB", "--algorithm", "meshjoin"]
-    plain = call("tune", *where, "--no-measure")
+    plain = call("tune", *profile, *where, "--no-measure")
     assert plain.exit_code == 0, plain.output
     assert "by the model" in plain.output
     assert "closed form" in plain.output
     assert "measured" not in plain.output.replace("c_I/O is measured", "")
     drawn = ["--figure", tmp_path / "t.svg"] if has_matplotlib() else []
     few = ["--seconds", 0.01, "--rounds", 2, "--points", 3]
-    shown = call("tune", *where, *few, *drawn)
+    shown = call("tune", *profile, *where, *few, *drawn)
     assert shown.exit_code == 0, shown.output
     assert "the model's choice" in shown.output
     assert not drawn or (tmp_path / "t.svg").read_text().startswith("<?xml")
@@ -252,7 +233,7 @@ def test_tune_shows_both_curves(master, profile, tmp_path):
 
 def test_tune_gives_a_record(master, profile):
     few = ["--seconds", 0.01, "--rounds", 2, "--points", 3, "--algorithm", "tuned-x-hybridjoin"]
-    shown = call("tune", "--master", master.path, "--memory", "1MB", *few, "--json")
+    shown = call("tune", *profile, "--master", master.path, "--memory", "1MB", *few, "--json")
     (cell,) = json.loads(shown.stdout)["cells"]
     assert cell["knobs"] == ["k", "l"]
     run = cell["measured"]
@@ -269,7 +250,7 @@ def test_tune_gives_a_record(master, profile):
 def test_tune_builds_masters_for_page_sizes_and_removes_them(master, profile, tmp_path):
     few = ["--seconds", 0.005, "--rounds", 1, "--algorithm", "hybridjoin", "--pages"]
     where = ["--master", master.path, "--memory", "1MB", "--scratch", tmp_path]
-    shown = call("tune", *where, *few, "--json")
+    shown = call("tune", *profile, *where, *few, "--json")
     assert shown.exit_code == 0, shown.output
     (cell,) = json.loads(shown.stdout[shown.stdout.index("{") :])["cells"]
     sizes = [point["options"]["page_bytes"] for point in cell["measured"]["points"]]
@@ -278,7 +259,9 @@ def test_tune_builds_masters_for_page_sizes_and_removes_them(master, profile, tm
 
 
 def test_tune_says_what_it_cannot_tune(master, profile):
-    failed = call("tune", "--master", master.path, "--memory", "1MB", "--algorithm", "moij")
+    failed = call(
+        "tune", *profile, "--master", master.path, "--memory", "1MB", "--algorithm", "moij"
+    )
     assert failed.exit_code == 1
     assert "--pages" in failed.output
 
@@ -287,7 +270,9 @@ def test_bench_tune_records_losses(profile, tmp_path):
     record, figure = tmp_path / "tuning.json", tmp_path / "tuning.svg"
     drawn = ["--figure", figure] if has_matplotlib() else []
     few = ["--rounds", 1, "--rows", 30_000, "--algorithm", "cachejoin", "--algorithm", "hybridjoin"]
-    shown = call("bench-tune", "--quick", *few, "--data", tmp_path, "--output", record, *drawn)
+    shown = call(
+        "bench-tune", *profile, "--quick", *few, "--data", tmp_path, "--output", record, *drawn
+    )
     assert shown.exit_code == 0, shown.output
     found = read_record(record)
     assert [(c["algorithm"], c["knobs"]) for c in found["cells"]] == [
@@ -356,21 +341,12 @@ def test_a_backlog_grows_where_it_is_not():
     assert stuck.quarters[3] > 40_000
 
 
-def test_the_least_memory_is_where_the_rate_is_reached():
-    def rate(memory):
-        return None if memory < 100 else 10 * memory**0.5
-
-    assert least_memory(rate, 1000, 10**6) == pytest.approx(10_000, rel=0.002)
-    assert least_memory(rate, 50, 10**6) == pytest.approx(100, abs=1), "the least plan"
-    assert least_memory(rate, 10**5, 10**6) is None
-
-
 def test_bench_sustain_follows_the_backlog(profile, tmp_path):
     record, figure = tmp_path / "sustain.json", tmp_path / "sustain.svg"
     drawn = ["--figure", figure] if has_matplotlib() else []
     few = ["--rows", 120_000, "--algorithm", "hybridjoin", "--seconds", 0.8, "--warm", 0.1]
     where = ["--data", tmp_path, "--output", record, *drawn]
-    shown = call("bench-sustain", *few, *where, "--load", 0.9)
+    shown = call("bench-sustain", *profile, *few, *where, "--load", 0.9)
     assert shown.exit_code == 0, shown.output
     found = read_record(record)
     assert [run["times"] for run in found["runs"]] == [1.15, 0.6]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,8 +11,10 @@ import numpy as np
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import BATCH_ROWS, Feed, Workload
+from semistream.cost.calibration.reads import reads_of
 from semistream.cost.demand import Demand
-from semistream.cost.predict import predict
+from semistream.cost.least import least_memory
+from semistream.cost.question import Question
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import describe
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from semistream.cost.profile import Profile
-    from semistream.cost.unit_costs import UnitCosts
 
     Record = dict[str, Any]
     Say = Callable[[str], None]
@@ -37,7 +37,6 @@ __all__ = [
     "SustainGrid",
     "Trace",
     "Wall",
-    "least_memory",
     "measure_sustain",
     "sustain",
 ]
@@ -73,6 +72,8 @@ class SustainGrid:
     warm: float = 8.0
     """Seconds for caches to settle before arrivals begin, at most."""
     page_bytes: str = "128KB"
+    read_seconds: float = 1.0
+    """How long reads are measured before the least memory is found, as the planner does."""
 
     @property
     def runs(self) -> int:
@@ -191,37 +192,6 @@ class _Slots:
         ]
 
 
-def least_memory(rate: Callable[[int], float | None], wanted: float, most: int) -> int | None:
-    """Find the least budget at which a rate that rises with it is reached, to 1 in 1,000.
-
-    Parameters
-    ----------
-    rate
-        The rate with a budget, None where there is no plan.
-    wanted
-        What it must reach (MOIJ's λ ≤ μ).
-    most
-        The largest budget to consider; None is given where that is not enough.
-
-    Examples
-    --------
-    >>> 500 <= least_memory(lambda memory: 2.0 * memory if memory > 9 else None, 1000, 10**6) <= 501
-    True
-    """
-
-    def enough(memory: int) -> bool:
-        found = rate(memory)
-        return found is not None and found >= wanted
-
-    if not enough(most):
-        return None
-    low, high = 0, most
-    while high - low > max(1, high // 1000):
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
 def measure_sustain(
     grid: SustainGrid, folder: Path, profile: Profile, say: Say, clock: Clock | None = None
 ) -> Iterator[Record]:
@@ -244,35 +214,27 @@ def measure_sustain(
         "runs": [],
     }
     for name in grid.algorithms:
-        expect = partial(_rate, name, spec, demand, profile.costs)
-        needed = _needed(grid, name, expect, workload.bytes)
+        say(f"{name}: reads, and the least memory")
+        costs = profile.costs.with_reads(reads_of(master, grid.read_seconds))
+        question = Question(spec, demand, costs, (name,))
+        needed = _needed(grid, name, question)
         for times in grid.times:
             say(f"{name}, {times:.0%} of the least memory")
             facts = {**needed, "times": times, "memory": int(times * needed["least"])}
-            facts["predicted"] = rounded(expect(facts["memory"]) or 0)
+            facts["predicted"] = rounded(question.rate(name, facts["memory"]))
             record["runs"].append(facts | _run(grid, spec, feed, facts, clock or Wall()))
             yield record
 
 
-def _rate(name: str, spec: JoinSpec, demand: Demand, costs: UnitCosts, memory: int) -> float | None:
-    """Give the predicted rate with a budget, None where it is too small."""
-    try:
-        return predict(name, spec, memory, demand, costs).rate
-    except BudgetError:
-        return None
-
-
-def _needed(
-    grid: SustainGrid, name: str, expect: Callable[[int], float | None], size: int
-) -> Record:
+def _needed(grid: SustainGrid, name: str, question: Question) -> Record:
     """Choose λ, and find the least memory for it."""
-    budget = int(grid.share * size)
-    most = expect(budget)
-    least = least_memory(expect, grid.load * most, budget) if most else None
-    if most is None or least is None:
+    budget = int(grid.share * question.spec.master.statistics.bytes)
+    rate = grid.load * question.rate(name, budget)
+    least = least_memory(question, name, rate).memory if rate else None
+    if least is None:
         msg = f"{name!r} has no plan within {grid.share:.0%} of R; take a larger master, or share"
         raise BudgetError(msg)
-    return {"algorithm": name, "rate": rounded(grid.load * most), "least": least}
+    return {"algorithm": name, "rate": rounded(rate), "least": least}
 
 
 def _run(grid: SustainGrid, spec: JoinSpec, feed: Feed, facts: Record, clock: Clock) -> Record:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import rounded
 from semistream.bench.workload import Feed, Workload
+from semistream.cost.calibration.reads import reads_of
 from semistream.cost.demand import Demand
 from semistream.cost.knobs import PAGE_BYTES, knobs_of, repaged
 from semistream.cost.predict import predict
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from semistream.cost.profile import Profile
     from semistream.cost.tune import Options, Tuned
+    from semistream.cost.unit_costs import Curve as ReadCurve
     from semistream.cost.unit_costs import UnitCosts
     from semistream.master import Master
 
@@ -64,6 +66,8 @@ class TuningGrid:
     """Values of a knob that are measured, beside the model's and the algorithm's own; of several
     knobs, fewer of each."""
     sampling: Sampling = _SAMPLING
+    read_seconds: float = 0.8
+    """How long reads are measured before each setting, as the planner does."""
 
     def quick(self) -> TuningGrid:
         """Give a few cells of a small master, with pages small enough for it."""
@@ -77,6 +81,7 @@ class TuningGrid:
             page_sizes=(small // 2, small, 2 * small),
             points=3,
             sampling=sampling,
+            read_seconds=0.1,
         )
 
     @property
@@ -102,6 +107,10 @@ class Case(NamedTuple):
     batches: Sequence[pa.RecordBatch]
     """The stream; none where nothing is measured."""
     schema: pa.Schema
+    costs: UnitCosts
+    """What is known of this machine, and of reads of this master."""
+    small_reads: Mapping[str, ReadCurve]
+    """What reads cost from the smallest pages on, for page sizes."""
 
     @property
     def master(self) -> Master:
@@ -136,30 +145,42 @@ def measure_tuning(grid: TuningGrid, folder: Path, profile: Profile, say: Say) -
         say(f"the master with pages of {format_bytes(size)}")
         path = workload.prepare(folder, format_bytes(size).replace(" ", ""))
         masters[size] = open_master(path, grid.read)
-    master = masters[grid.page_bytes]
     for exponent in grid.exponents:
         feed = Feed.of(workload.stream(exponent), max(1_000_000, grid.rows))
-        demand = Demand.zipf(master.statistics.values, exponent, master.pages)
         for share in grid.shares:
-            memory = int(share * workload.bytes)
-            case = Case(masters, memory, demand, feed.batches, feed.schema)
+            say(f"reads, before {share:.0%}, Zipf {exponent:g}")
+            case = _case(grid, masters, feed, (int(share * workload.bytes), exponent), profile)
             for name in (*grid.algorithms, *grid.paged):
-                setting = {"share": share, "exponent": exponent}
                 say(f"{name}, {share:.0%}, Zipf {exponent:g}")
-                cell = tuned_cell(name, case, profile.costs, grid, say)
-                record["cells"].append(setting | cell)
+                cell = tuned_cell(name, case, grid, say)
+                record["cells"].append({"share": share, "exponent": exponent, **cell})
                 yield record
 
 
-def tuned_cell(
-    name: str,
-    case: Case,
-    costs: UnitCosts,
+def _case(
     grid: TuningGrid,
-    say: Say,
-) -> Record:
+    masters: Mapping[int, Master],
+    feed: Feed,
+    setting: tuple[int, float],
+    profile: Profile,
+) -> Case:
+    memory, exponent = setting
+    master = masters[grid.page_bytes]
+    return Case(
+        masters,
+        memory,
+        Demand.zipf(master.statistics.values, exponent, master.pages),
+        feed.batches,
+        feed.schema,
+        profile.costs.with_reads(reads_of(master, grid.read_seconds)),
+        reads_of(masters[min(masters)], grid.read_seconds) if grid.paged else {},
+    )
+
+
+def tuned_cell(name: str, case: Case, grid: TuningGrid, say: Say) -> Record:
     """Tune one algorithm in one setting, by the model and, if there is a stream, by measurement."""
     paged = name in grid.paged
+    costs = case.costs.with_reads(case.small_reads) if paged else case.costs
     facts = {"algorithm": name, "memory": case.memory, "master_bytes": case.master.statistics.bytes}
     by = tuned_pages if paged else tuned
     try:
@@ -167,6 +188,7 @@ def tuned_cell(
     except BudgetError as error:
         return {**facts, "refused": str(error).split(";")[0]}
     cell = {**facts, "knobs": list(model.options), "model": _model(model)}
+    cell["c_io"] = costs.as_dict()["c_io"]
     if not case.batches:
         return cell
     tried = distinct(name, case.memory, candidates(model, case, grid.points), case.schema)

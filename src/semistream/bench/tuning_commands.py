@@ -20,11 +20,12 @@ from semistream.bench.sustain import SustainGrid, measure_sustain
 from semistream.bench.tables import sheets
 from semistream.bench.tuning import Case, TuningGrid, begin, measure_tuning, tuned_cell
 from semistream.bench.tuning_tables import curve_sheets, summary_lines
-from semistream.cost.calibration.calibrate import calibrate
-from semistream.cost.demand import Demand
+from semistream.cost.calibration.reads import reads_of
+from semistream.cost.current import current_profile, given
 from semistream.cost.knobs import KNOBS, knobs_of, page_axis
-from semistream.cost.master_stream import master_rows_of, skewed_stream, stream_schema
-from semistream.cost.profile import Profile, default_path
+from semistream.cost.master_rows import master_rows_of
+from semistream.cost.stream import stream_like, stream_of
+from semistream.cost.synthetic import SyntheticStream, read_keys
 from semistream.cost.tune_measure import Sampling
 from semistream.errors import BudgetError, OptionError
 from semistream.master import build_master, open_master
@@ -34,6 +35,10 @@ from semistream.units import format_bytes, parse_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import pyarrow as pa
+
+    from semistream.cost.profile import Profile
+    from semistream.cost.stream import PlannedStream
     from semistream.master import Master
 
 __all__ = ["add_to"]
@@ -44,6 +49,11 @@ Data = Annotated[Path, typer.Option(help="Where masters are kept between runs.")
 Names = Annotated[
     list[str] | None, typer.Option("--algorithm", help="Only this one; repeat it for several.")
 ]
+Costs = Annotated[
+    Path | None, typer.Option("--profile", help="Unit costs, from semistream calibrate --output.")
+]
+_READ_SECONDS = 1.0
+_BATCH = 65_536
 _LEAST_STREAM, _MOST_STREAM = 200_000, 4_000_000
 
 
@@ -59,6 +69,16 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
     memory: Annotated[str, typer.Option(help="The budget, such as 64MB.")],
     algorithm: Annotated[str, typer.Option(help="Whose memory is divided.")] = "cachejoin",
     skew: Annotated[float, typer.Option(help="The stream's Zipf exponent.")] = 1.0,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            help="Files or kafka://host:port/topic of the real stream, instead of --skew."
+        ),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(help="The sample's key column, or stream=master; repeat it for several."),
+    ] = None,
     stream_row: Annotated[int, typer.Option(help="Bytes of a stream row.")] = 20,
     read: Annotated[str, typer.Option(help="mapped or direct.")] = "direct",
     pages: Annotated[
@@ -71,6 +91,7 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
     scratch: Annotated[
         Path | None, typer.Option(help="Where --pages builds masters, for as long as it takes.")
     ] = None,
+    profile: Costs = None,
     figure: Figure = None,
     as_json: AsJson = False,
 ) -> None:
@@ -81,20 +102,31 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
     """
     with messages():
         one_thread()
-        opened, profile = open_master(master, read), _profile()
-        sampling = Sampling(seconds, 10 * seconds, rounds)
-        grid = _grid(opened, algorithm, pages, points, sampling)
-        record = begin(asdict(grid), profile)
+        opened = open_master(master, read)
+        stream = stream_of(opened, skew, 0.0, sample, _pairs(on) or list(opened.key))
+        grid = _grid(opened, algorithm, pages, points, Sampling(seconds, 10 * seconds, rounds))
+        costs = _profile(profile, master.parent)
+        record = begin(asdict(grid), costs)
         with _scratch(scratch) as folder, _told() as say:
             masters = {opened.manifest.page_bytes: opened}
             if pages and measure:
                 masters |= _at_other_sizes(opened, folder, say)
-            case = _case(masters, parse_bytes(memory), skew, stream_row, measure)
-            cell = tuned_cell(algorithm, case, profile.costs, grid, say)
+            case = _case(masters, parse_bytes(memory), stream, stream_row, costs)
+            case = case._replace(batches=_stream(case) if measure else ())
+            if profile is None:
+                say("reads of this master")
+                case = _with_reads(case)
+            cell = tuned_cell(algorithm, case, grid, say)
         record["cells"].append({"exponent": skew, **cell})
         if figure is not None:
             draw(record, figure)
-        _tell_tuned(record, as_json)
+        _tell_tuned(record, stream.note, as_json)
+
+
+def _pairs(on: list[str] | None) -> dict[str, str]:
+    """Read ``stream=master``, or one name for both."""
+    pairs = (name.partition("=") for name in on or ())
+    return {ours: theirs or ours for ours, _, theirs in pairs}
 
 
 @contextmanager
@@ -127,14 +159,29 @@ def _grid(
 
 
 def _case(
-    masters: dict[int, Master], memory: int, skew: float, stream_row: int, measure: bool
+    masters: dict[int, Master],
+    memory: int,
+    stream: PlannedStream,
+    stream_row: int,
+    profile: Profile,
 ) -> Case:
-    master = next(iter(masters.values()))
-    values = master.statistics.values
-    rows = min(_MOST_STREAM, max(_LEAST_STREAM, 2 * values))
-    batches = skewed_stream(master, skew, stream_row, rows) if measure else ()
-    demand = Demand.zipf(values, skew, master.pages)
-    return Case(masters, memory, demand, batches, stream_schema(master, stream_row))
+    schema = stream_like(next(iter(masters.values())), stream.row_bytes or stream_row)
+    return Case(masters, memory, stream.demand, (), schema, profile.costs, {})
+
+
+def _stream(case: Case) -> tuple[pa.RecordBatch, ...]:
+    """Draw stream rows beforehand, so that this is not timed."""
+    synthetic = SyntheticStream(case.spec, case.demand, read_keys(case.master))
+    rows = min(_MOST_STREAM, max(_LEAST_STREAM, 2 * case.master.statistics.values))
+    batches = synthetic.batches()
+    return tuple(next(batches) for _ in range(-(-rows // _BATCH)))
+
+
+def _with_reads(case: Case) -> Case:
+    """Measure what reads cost where the masters lie."""
+    smallest = case.masters[min(case.masters)]
+    costs = case.costs.with_reads(reads_of(case.master, _READ_SECONDS))
+    return case._replace(costs=costs, small_reads=reads_of(smallest, _READ_SECONDS))
 
 
 def _at_other_sizes(
@@ -165,26 +212,23 @@ def _at_other_sizes(
         yield size, open_master(path, master.read)
 
 
-def _profile() -> Profile:
-    """Give this machine's profile; where there is none, measure one quickly and keep it."""
-    path = default_path()
-    if path.exists():
-        profile = Profile.load(path)
-        for doubt in profile.doubts():
-            errors.print(f"the profile may not hold here: {doubt}", style="yellow", markup=False)
-        return profile
+def _profile(path: Path | None, folder: Path) -> Profile:
+    """Give unit costs: those of a file, or this machine's, measured where there are none."""
+    if path is not None:
+        return given(path).profile
+    folder.mkdir(parents=True, exist_ok=True)
     with progress_bar() as bar:
-        task = bar.add_task("calibrate", total=None)
+        task = bar.add_task("unit costs", total=None)
 
         def say(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total)
 
-        profile = calibrate(quick=True, say=say)
-    profile.save(path)
+        profile, note = current_profile(folder, say)
+    errors.print(note, highlight=False, markup=False, soft_wrap=True)
     return profile
 
 
-def _tell_tuned(record: dict[str, Any], as_json: bool) -> None:
+def _tell_tuned(record: dict[str, Any], note: str, as_json: bool) -> None:
     if as_json:
         typer.echo(compact(record))
         return
@@ -193,7 +237,7 @@ def _tell_tuned(record: dict[str, Any], as_json: bool) -> None:
         raise BudgetError(cell["refused"])
     for sheet in curve_sheets(cell):
         console.print(terminal_table(sheet))
-    for line in summary_lines(cell):
+    for line in (*summary_lines(cell), note):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -213,6 +257,7 @@ def bench_tune(  # noqa: PLR0913, PLR0917 - one argument an option
         float, typer.Option(help="How long each sample takes.")
     ] = TuningGrid.sampling.seconds,
     rounds: Annotated[int, typer.Option(help="How many samples.")] = TuningGrid.sampling.rounds,
+    profile: Costs = None,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
@@ -239,7 +284,10 @@ def bench_tune(  # noqa: PLR0913, PLR0917 - one argument an option
         size = format_bytes(grid.written_bytes)
         errors.print(f"masters take about {size} in {data}", highlight=False)
         record = _follow(
-            partial(measure_tuning, grid, data, _profile()), grid.cells, output, "the masters"
+            partial(measure_tuning, grid, data, _profile(profile, data)),
+            grid.cells,
+            output,
+            "the masters",
         )
         _show(record, figure, as_json)
 
@@ -259,6 +307,7 @@ def bench_sustain(  # noqa: PLR0913, PLR0917 - one argument an option
     warm: Annotated[
         float, typer.Option(help="Seconds for caches to settle, at most.")
     ] = SustainGrid.warm,
+    profile: Costs = None,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
@@ -272,7 +321,7 @@ def bench_sustain(  # noqa: PLR0913, PLR0917 - one argument an option
             load=load,
             warm=warm,
         )
-        run = partial(measure_sustain, grid, data, _profile())
+        run = partial(measure_sustain, grid, data, _profile(profile, data))
         record = _follow(run, grid.runs, output, "the master")
         _show(record, figure, as_json)
 
