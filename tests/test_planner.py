@@ -364,7 +364,7 @@ def test_a_sample_takes_the_place_of_a_law(master):
     sample = SimpleNamespace(demand=lambda _: counted, row_bytes=99.6, describe=lambda: "as seen")
     found = plan(master, memory=MEMORY, sample=sample)
     assert found.question.demand is counted
-    assert found.question.spec.plain_stream.field("filler").type == pa.binary(80)
+    assert found.question.spec.plain_stream.field("filler").type == pa.binary(79)
     assert "as seen" in str(found)
 
 
