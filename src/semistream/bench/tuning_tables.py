@@ -121,15 +121,15 @@ def curve_sheets(cell: Record) -> Iterator[Sheet]:
     """Give both curves of one algorithm side by side, a table for each knob."""
     for option in cell["knobs"]:
         title = f"{cell['algorithm']}: {option} within {format_bytes(cell['memory'])}"
-        heads, note = (option, "by the model", "measured"), "as a share of the best"
-        rows = [
+        heads: tuple[str, ...] = (option, "by the model", "measured")
+        rows: list[tuple[str, ...]] = [
             (shown(option, v.value), f"{v.model:.1%}", _share(v.measured))
             for v in curve_of(cell, option)
         ]
-        if "measured" in cell:
-            note = f"each {note}; measured: median (range) over rounds"
-        width = 3 if "measured" in cell else 2
-        yield Sheet(title, heads[:width], tuple(row[:width] for row in rows), note)
+        note = "each as a share of its best; measured: median (range) over rounds"
+        if "measured" not in cell:
+            heads, rows, note = heads[:2], [row[:2] for row in rows], "as a share of the best"
+        yield Sheet(title, heads, tuple(rows), note)
 
 
 def summary_lines(cell: Record) -> Iterator[str]:

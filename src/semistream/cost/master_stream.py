@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.allocation import take_rows
+from semistream.allocation import concat_rows, take_rows
 from semistream.errors import OptionError
 from semistream.plain import plain_type, row_width
 from semistream.workloads import Zipf
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["keys_of", "master_rows_of", "skewed_stream", "stream_schema"]
 
 _MOST_KEYS = 50_000_000
-_AT_ONCE = 16  # pages
+_AT_ONCE = 4 << 20  # bytes of pages
 _BATCH_ROWS = 65_536
 _FILLER = "filler"
 _ASSUMED = 16  # bytes of a key whose width varies
@@ -59,11 +59,17 @@ def _plain(master: Master) -> pa.Schema:
 
 
 def _pages(master: Master) -> Iterator[pa.RecordBatch]:
-    """Give all pages, each in memory of its own: the reader's is valid until its next call."""
-    reader, parts = master.reader(_AT_ONCE), master.statistics.parts
-    for start in range(0, parts, _AT_ONCE):
-        for page in reader.load(start, min(_AT_ONCE, parts - start)):
-            yield take_rows(page, np.arange(page.num_rows))
+    """Give all rows, in memory of their own: the reader's is valid until its next call."""
+    parts = master.statistics.parts
+    some = max(1, _AT_ONCE // max(1, master.statistics.largest_part))
+    reader = master.reader(some)
+    for start in range(0, parts, some):
+        pages = reader.load(start, min(some, parts - start))
+        yield concat_rows(pages) if len(pages) > 1 else take_rows(pages[0], _all(pages[0]))
+
+
+def _all(page: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    return np.arange(page.num_rows)
 
 
 def _column(master: Master, page: pa.RecordBatch, name: str) -> pa.Array:
