@@ -11,7 +11,7 @@ import pytest
 
 from semistream.algorithms import algorithms, choose
 from semistream.cost.calibration.calibrate import Effort, calibrate
-from semistream.cost.calibration.runs import Observed, Pace, Trial, fitted
+from semistream.cost.calibration.runs import Observed, Pace, Trial, counted, fitted
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.models import Setting, kind_of, loop_of
@@ -132,7 +132,7 @@ def test_what_went_into_a_run_is_found_again(name, tmp_path):
                 setting=Setting(task, plan, demand, Fit()),
             )
         )
-    fit = fitted(runs, costs)
+    fit = fitted(runs, costs, counted(runs))
     assert fit.fill == pytest.approx(true.fill, rel=0.03)
     assert fit.rows == pytest.approx(true.rows, rel=0.1)
     if name != "adaptive":  # its pages are matched while others are read: a step may not show

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.cost.current import current_profile
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
-from semistream.cost.least import Least, least_memory
-from semistream.cost.loads import by_key, by_page
-from semistream.cost.measure import measure
+from semistream.cost.planning.current import current_profile
+from semistream.cost.planning.least import Least, least_memory
+from semistream.cost.planning.loads import by_key, by_page
+from semistream.cost.planning.measure import measure
+from semistream.cost.planning.synthetic import SyntheticStream, read_keys
 from semistream.cost.predict import predict
 from semistream.cost.profile import Profile, default_path
-from semistream.cost.synthetic import SyntheticStream, read_keys
 from semistream.errors import BudgetError, OptionError
 from semistream.spec import JoinSpec
 from semistream.workloads import Stream, Zipf, master_table
@@ -364,7 +364,7 @@ def test_a_sample_takes_the_place_of_a_law(master):
     sample = SimpleNamespace(demand=lambda _: counted, row_bytes=99.6, describe=lambda: "as seen")
     found = plan(master, memory=MEMORY, sample=sample)
     assert found.question.demand is counted
-    assert found.question.spec.plain_stream.field("filler").type == pa.binary(80)
+    assert found.question.spec.plain_stream.field("filler").type == pa.binary(79)
     assert "as seen" in str(found)
 
 

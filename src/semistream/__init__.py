@@ -5,7 +5,7 @@ of the master table to it.
 """
 
 from semistream.algorithms import algorithms
-from semistream.cost.planner import plan
+from semistream.cost.planning.planner import plan
 from semistream.enrich import enrich, watch
 from semistream.errors import SemistreamError
 from semistream.join import Join

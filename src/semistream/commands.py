@@ -12,7 +12,7 @@ from rich.table import Table
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench import commands as bench_commands
 from semistream.bench import model_commands
-from semistream.cost import commands as cost_commands
+from semistream.cost.planning import commands as planning_commands
 from semistream.master import Master, build_master, open_master
 from semistream.spark import commands as pipeline_commands
 from semistream.spark import jar_commands
@@ -32,7 +32,7 @@ bench_commands.add_to(app)
 model_commands.add_to(app)
 pipeline_commands.add_to(app)
 jar_commands.add_to(app)
-cost_commands.add_to(app)
+planning_commands.add_to(app)
 
 MasterPath = Annotated[Path, typer.Argument(help="The folder of the master table.")]
 
@@ -110,4 +110,6 @@ def verify(path: MasterPath, as_json: AsJson = False) -> None:
         if as_json:
             typer.echo(json.dumps({"path": str(path), "pages": pages, "intact": True}))
             return
-        console.print(f"{path}: {pages:,} pages are as they were written", markup=False)
+        console.print(
+            f"{path}: {pages:,} pages are as they were written", markup=False, soft_wrap=True
+        )

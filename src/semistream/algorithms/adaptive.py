@@ -83,14 +83,15 @@ class Adaptive(Algorithm):
         """Split the budget: pages in flight, output, look-up; cache and window divide the rest."""
         if at_once is not None and not isinstance(at_once, bool):
             raise OptionError.unknown("at_once", str(at_once), ("None", "True", "False"))
-        for generous in (True, False):
-            parts, settings = cls._components(task, at_once, generous)
+        parts, settings = cls._components(task, at_once, True)
+        least = task.memory // 4  # of the budget; reads in flight are not worth a smaller window
+        if "lookup" in parts or task.memory - sum(parts.values()) >= least:
             try:
                 return task.split(cls.name, parts, settings | cls._least_window(task, parts))
             except TooSmall:
-                if not generous:
-                    raise
-        raise AssertionError
+                pass
+        parts, settings = cls._components(task, at_once, False)
+        return task.split(cls.name, parts, settings | cls._least_window(task, parts))
 
     @staticmethod
     def _least_window(task: Task, parts: dict[str, int]) -> dict[str, int]:

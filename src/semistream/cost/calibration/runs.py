@@ -28,10 +28,18 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Observed", "Pace", "Trial", "fitted", "observe"]
+__all__ = ["Counts", "Observed", "Pace", "Trial", "counted", "fitted", "observe"]
 
 _WITHOUT_CACHE = 1e-3  # a share of hits below it tells nothing of a cache
+_DOUBT = 0.05  # what the rows of another way to read count beside a run
 _LEAST, _MOST = 0.05, 4.0  # bounds of what is fitted
+
+
+class Counts(NamedTuple):
+    """The factors of a `Fit` that do not depend on the machine."""
+
+    fill: float = 1.0
+    cached: float = 1.0
 
 
 class Trial(NamedTuple):
@@ -107,17 +115,37 @@ def observe(
     )
 
 
-def fitted(runs: Sequence[Observed], costs: UnitCosts) -> Fit:
-    """Find the factors with which an algorithm's model gives what its runs did.
+def counted(runs: Sequence[Observed]) -> Counts:
+    """Find the factors with which a model counts what runs did: pages, and hits of the cache.
 
-    The runs are all of one way to read. First the counts: ``cached`` from hits, ``fill`` from rows
-    a page. Then the seconds.
+    They are the implementation's, not the machine's.
     """
     cached = _middle([_matching_cache(run) for run in runs if run.hits > _WITHOUT_CACHE])
-    fill = _middle([_matching_fill(run, cached) for run in runs])
-    fit = Fit(fill=fill, cached=cached)
-    times = [_times(run, loop_of(replace(run.setting, fit=fit)), costs) for run in runs]
-    return _overlapping(fit, times) if times[0].ahead else _one_by_one(fit, times)
+    return Counts(_middle([_matching_fill(run, cached) for run in runs]), cached)
+
+
+def fitted(
+    runs: Sequence[Observed], costs: UnitCosts, counts: Counts, like: Fit | None = None
+) -> Fit:
+    """Find the factors with which a model takes as long as runs did.
+
+    The runs are all of one way to read. What they counted is taken as it was, so that a cache that
+    has not settled does not spoil their times. ``like`` is the fit of another way to read: where
+    runs leave it open whether rows or pages were dear, rows cost the same.
+    """
+    fit = Fit(fill=counts.fill, cached=counts.cached)
+    times = [_times(run, _as_counted(run, fit), costs) for run in runs]
+    return _overlapping(fit, times) if times[0].ahead else _one_by_one(fit, times, like)
+
+
+def _as_counted(run: Observed, fit: Fit) -> Loop:
+    """Give the loop of a run, with the rows that it answered as it counted them."""
+    loop = loop_of(replace(run.setting, fit=fit))
+    if not run.pages:
+        return loop
+    w = loop.pages * run.rows_a_page
+    known = loop.w_F / loop.w
+    return replace(loop, w_S=w * (1 - run.hits - known), w_N=w * run.hits, w_F=w * known)
 
 
 class _Times(NamedTuple):
@@ -145,11 +173,14 @@ def _times(run: Observed, loop: Loop, costs: UnitCosts) -> _Times:
     )
 
 
-def _one_by_one(fit: Fit, times: Sequence[_Times]) -> Fit:
+def _one_by_one(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
     """Find step and rows, neither below zero, so that relative errors are least."""
     whole, disk, met, matching, before = _columns(times)
     a, b = met / whole, (matching + before) / whole
-    step, rows = _two(a, b, np.maximum(whole - disk, 0.0) / whole)
+    y = np.maximum(whole - disk, 0.0) / whole
+    if like is not None and like.rows > 0:
+        a, b, y = np.append(a, 0.0), np.append(b, _DOUBT / like.rows), np.append(y, _DOUBT)
+    step, rows = _two(a, b, y)
     return replace(fit, step=step, rows=rows)
 
 

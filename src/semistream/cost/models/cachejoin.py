@@ -35,9 +35,10 @@ def _node(s: Setting, nodes: int) -> Loop:
     window, cache = s.component("window") / nodes, s.component("cache") / nodes
     keys = min(nodes * cache * _FILLED / s.cached_value, s.demand.values)
     effective = keys * s.fit.cached
-    shares = s.page_shares(effective)[::nodes] * nodes  # of the rows that come to this node
+    shares = s.page_shares(effective)
+    mine = shares[::nodes]  # of the rows that come to this node it has all
     queue = oldest_first(
-        grouped(shares / shares.sum() * s.page_shares(effective).sum()), s.waiting(window)
+        grouped(mine * (shares.sum() / max(mine.sum(), 1e-300))), s.waiting(window)
     )
     hits = s.hit(effective)
     return s.loop(queue, window, hits=hits, cache_bytes=cache, keys=keys / nodes)

@@ -9,7 +9,7 @@ from semistream.errors import OptionError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from semistream.cost.planning import Planning
+    from semistream.cost.planning.result import Planning
 
 __all__ = ["draw_plan"]
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from semistream.algorithms import choose
-from semistream.cost.batch import batch_of
 from semistream.cost.models import Setting, kind_of, loop_of
-from semistream.cost.question import is_mapped, is_whole
-from semistream.cost.rates import format_rate
+from semistream.cost.planning.batch import batch_of
+from semistream.cost.planning.question import is_mapped, is_whole
+from semistream.cost.planning.rates import format_rate
 from semistream.master.filter import KeyFilter, filter_words
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from semistream.cost.answers import Answer
-    from semistream.cost.planning import Planning
-    from semistream.cost.question import Question
+    from semistream.cost.planning.answers import Answer
+    from semistream.cost.planning.question import Question
+    from semistream.cost.planning.result import Planning
 
 __all__ = ["advise"]
 

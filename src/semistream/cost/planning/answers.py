@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.cost.least import least_memory
-from semistream.cost.question import is_mapped, is_whole
+from semistream.cost.planning.least import least_memory
+from semistream.cost.planning.question import is_mapped, is_whole
 from semistream.errors import BudgetError
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from semistream.cost.current import Say
+    from semistream.cost.planning.current import Say
+    from semistream.cost.planning.question import Question
     from semistream.cost.predict import Prediction
-    from semistream.cost.question import Question
 
 __all__ = ["Answer", "Split", "for_memory", "for_rate"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semistream.bench.sheet import Sheet
-from semistream.cost.question import is_mapped, is_whole
-from semistream.cost.rates import format_rate
+from semistream.cost.planning.question import is_mapped, is_whole
+from semistream.cost.planning.rates import format_rate
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from semistream.cost.answers import Answer
-    from semistream.cost.cluster import Cluster
-    from semistream.cost.planning import Planning
+    from semistream.cost.planning.answers import Answer
+    from semistream.cost.planning.cluster import Cluster
+    from semistream.cost.planning.result import Planning
 
 __all__ = ["as_text", "cluster_sheet", "plain_table", "planning_sheets"]
 

@@ -6,16 +6,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import choose
-from semistream.cost.loads import by_key, by_page
+from semistream.cost.planning.loads import by_key, by_page
 from semistream.errors import BudgetError, OptionError
 from semistream.host.sizes import HostShare
 from semistream.plan import Task
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from semistream.cost.answers import Answer
-    from semistream.cost.loads import Load
-    from semistream.cost.question import Question
+    from semistream.cost.planning.answers import Answer
+    from semistream.cost.planning.loads import Load
+    from semistream.cost.planning.question import Question
 
 __all__ = ["Cluster", "Way", "check_workers", "cluster_of"]
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from semistream.cost.advice import advise
-from semistream.cost.show import as_text
+from semistream.cost.planning.advice import advise
+from semistream.cost.planning.show import as_text
 
 if TYPE_CHECKING:
-    from semistream.cost.answers import Answer
-    from semistream.cost.asked import Asked
-    from semistream.cost.cluster import Cluster
-    from semistream.cost.question import Question
+    from semistream.cost.planning.answers import Answer
+    from semistream.cost.planning.asked import Asked
+    from semistream.cost.planning.cluster import Cluster
+    from semistream.cost.planning.question import Question
 
 __all__ = ["Planning"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semistream.cost.rates import format_rate
+from semistream.cost.planning.rates import format_rate
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.run import Run
-from semistream.cost.rates import format_rate
-from semistream.cost.synthetic import SyntheticStream, read_keys
+from semistream.cost.planning.rates import format_rate
+from semistream.cost.planning.synthetic import SyntheticStream, read_keys
 from semistream.errors import OptionError
 from semistream.join import Join
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from semistream.cost.planning import Planning
-    from semistream.cost.question import Question
+    from semistream.cost.planning.question import Question
+    from semistream.cost.planning.result import Planning
     from semistream.spec import JoinSpec
 
 __all__ = ["Measured", "measure"]

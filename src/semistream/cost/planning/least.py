@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from semistream.cost.question import Question
+    from semistream.cost.planning.question import Question
 
 __all__ = ["Least", "budgets", "least_memory"]
 

@@ -12,7 +12,7 @@ from semistream.cost.queue import grouped, in_batches
 from semistream.cost.unit_costs import way
 
 if TYPE_CHECKING:
-    from semistream.cost.question import Question
+    from semistream.cost.planning.question import Question
 
 __all__ = ["Batch", "batch_of"]
 

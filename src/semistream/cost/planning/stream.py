@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError
-from semistream.plain import row_width
+from semistream.plain import plain_type, row_width
 
 if TYPE_CHECKING:
     from semistream.cost.sampling.sample import Sample
@@ -35,7 +35,8 @@ def stream_like(master: Master, row_bytes: int) -> pa.Schema:
     >>> stream_like(master, 24).types
     [DataType(int64), DataType(int64), DataType(int32), FixedSizeBinaryType(fixed_size_binary[4])]
     """
-    fields = [pa.field(name, master.schema.field(name).type) for name in master.key]
+    kinds = (plain_type(master.schema.field(name).type) for name in master.key)
+    fields = [pa.field(name, kind) for name, kind in zip(master.key, kinds, strict=True)]
     widths = [row_width(kind) for kind in master.keys.types]
     room = row_bytes - sum(_VARIES if width is None else width for width in widths)
     if room < 0 and None not in widths:
@@ -90,4 +91,5 @@ def stream_of(
 
         sample = sample_source(sample, master, on)
     note = f"Stream, as sampled:\n{sample.describe()}"
-    return PlannedStream(sample.demand(master), note, round(sample.row_bytes))
+    size = round(sample.row_bytes) - 1  # a byte of them tells which columns are null
+    return PlannedStream(sample.demand(master), note, size)

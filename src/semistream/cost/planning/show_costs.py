@@ -31,7 +31,7 @@ def cost_sheets(costs: UnitCosts) -> list[Sheet]:
     >>> from semistream.cost.example import example_profile
     >>> reads, rows, fits = cost_sheets(example_profile().costs)
     >>> reads.heads[:3], reads.rows[0][:3]
-    (('c_I/O', 'direct', 'direct ahead'), ('8 KB', '90', '40'))
+    (('c_I/O', 'direct', 'direct, 1 ahead'), ('8 KB', '90', '60'))
     >>> rows.rows[-1]
     ('c_O  match a row, and give it out', '80', '20', '1')
     """

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms as known_algorithms
-from semistream.cost.answers import for_memory, for_rate
-from semistream.cost.asked import Asked
 from semistream.cost.calibration.reads import reads_of
-from semistream.cost.cluster import check_workers, cluster_of
-from semistream.cost.current import Current, current_profile, given, no_one
-from semistream.cost.loads import by_page
-from semistream.cost.planning import Planning
-from semistream.cost.question import Question
-from semistream.cost.stream import stream_like, stream_of
+from semistream.cost.planning.answers import for_memory, for_rate
+from semistream.cost.planning.asked import Asked
+from semistream.cost.planning.cluster import check_workers, cluster_of
+from semistream.cost.planning.current import Current, current_profile, given, no_one
+from semistream.cost.planning.loads import by_page
+from semistream.cost.planning.question import Question
+from semistream.cost.planning.result import Planning
+from semistream.cost.planning.stream import stream_like, stream_of
 from semistream.errors import OptionError
 from semistream.master import Master, open_master
 from semistream.spec import JoinSpec
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from semistream.cost.answers import Answer
-    from semistream.cost.current import Say
+    from semistream.cost.planning.answers import Answer
+    from semistream.cost.planning.current import Say
     from semistream.cost.profile import Profile
     from semistream.cost.sampling.sample import Sample
     from semistream.spec import On

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semistream.cost.rates import parse_rate
+from semistream.cost.planning.rates import parse_rate
 from semistream.errors import OptionError
 from semistream.units import parse_bytes
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semistream.bench.show import terminal_table
-from semistream.cost.chart import chart
-from semistream.cost.current import busy, calibrated
-from semistream.cost.figure import draw_plan
-from semistream.cost.measure import measure as measure_winner
-from semistream.cost.planner import plan as make_plan
+from semistream.cost.planning.chart import chart
+from semistream.cost.planning.current import busy, calibrated
+from semistream.cost.planning.figure import draw_plan
+from semistream.cost.planning.measure import measure as measure_winner
+from semistream.cost.planning.planner import plan as make_plan
+from semistream.cost.planning.show import cluster_sheet, planning_sheets
+from semistream.cost.planning.show_costs import cost_sheets
 from semistream.cost.profile import default_path
-from semistream.cost.show import cluster_sheet, planning_sheets
-from semistream.cost.show_costs import cost_sheets
 from semistream.master import open_master
 from semistream.terminal import AsJson, console, messages, progress_bar
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from semistream.bench.sheet import Sheet
-    from semistream.cost.current import Say
-    from semistream.cost.measure import Measured
-    from semistream.cost.planning import Planning
+    from semistream.cost.planning.current import Say
+    from semistream.cost.planning.measure import Measured
+    from semistream.cost.planning.result import Planning
 
 __all__ = ["add_to"]
 
