@@ -21,11 +21,11 @@ from semistream.bench.tuning_tables import curve_of
 from semistream.bench.workload import Workload
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
-from semistream.cost.knobs import KNOBS, Axis, knobs_of, repaged, resized
-from semistream.cost.master_rows import master_rows_of
 from semistream.cost.predict import predict
-from semistream.cost.tune import search, tuned, tuned_pages
-from semistream.cost.tune_measure import Candidate, Curve, distinct
+from semistream.cost.tuning.knobs import KNOBS, Axis, knobs_of, repaged, resized
+from semistream.cost.tuning.measure import Candidate, Curve, distinct
+from semistream.cost.tuning.rows import master_rows_of
+from semistream.cost.tuning.tune import search, tuned, tuned_pages
 from semistream.cost.unit_costs import Curve as Costs
 from semistream.cost.unit_costs import RowCost, UnitCosts
 from semistream.errors import BudgetError, OptionError

@@ -13,8 +13,8 @@ from semistream.bench.run import Run, rounded
 from semistream.bench.workload import BATCH_ROWS, Feed, Workload
 from semistream.cost.calibration.reads import reads_of
 from semistream.cost.demand import Demand
-from semistream.cost.least import least_memory
-from semistream.cost.question import Question
+from semistream.cost.planning.least import least_memory
+from semistream.cost.planning.question import Question
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import describe

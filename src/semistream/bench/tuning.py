@@ -10,10 +10,10 @@ from semistream.bench.run import rounded
 from semistream.bench.workload import Feed, Workload
 from semistream.cost.calibration.reads import reads_of
 from semistream.cost.demand import Demand
-from semistream.cost.knobs import PAGE_BYTES, knobs_of, repaged
 from semistream.cost.predict import predict
-from semistream.cost.tune import tuned, tuned_pages
-from semistream.cost.tune_measure import Candidate, Curve, Sampling, distinct, measured
+from semistream.cost.tuning.knobs import PAGE_BYTES, knobs_of, repaged
+from semistream.cost.tuning.measure import Candidate, Curve, Sampling, distinct, measured
+from semistream.cost.tuning.tune import tuned, tuned_pages
 from semistream.errors import BudgetError
 from semistream.machine import describe
 from semistream.master import open_master
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from semistream.cost.profile import Profile
-    from semistream.cost.tune import Options, Tuned
+    from semistream.cost.tuning.tune import Options, Tuned
     from semistream.cost.unit_costs import Curve as ReadCurve
     from semistream.cost.unit_costs import UnitCosts
     from semistream.master import Master

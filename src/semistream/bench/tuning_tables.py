@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from semistream.algorithms.meshjoin import tuned_buffer
 from semistream.bench.sheet import Sheet
 from semistream.bench.summary import Spread, ratio, spread
-from semistream.cost.knobs import shown
+from semistream.cost.tuning.knobs import shown
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

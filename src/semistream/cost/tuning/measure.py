@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from semistream.cost.knobs import Value
+    from semistream.cost.tuning.knobs import Value
     from semistream.master import Master
 
     Options = Mapping[str, Value]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from semistream.cost.knobs import PAGE_BYTES, Axis, knobs_of, page_axis, repaged, resized
 from semistream.cost.predict import Prediction, predict
+from semistream.cost.tuning.knobs import PAGE_BYTES, Axis, knobs_of, page_axis, repaged, resized
 from semistream.errors import BudgetError
 from semistream.plan import Task
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from semistream.cost.demand import Demand
-    from semistream.cost.knobs import Value
+    from semistream.cost.tuning.knobs import Value
     from semistream.cost.unit_costs import UnitCosts
     from semistream.spec import JoinSpec
 

@@ -1,0 +1,226 @@
+"""The command ``semistream tune``."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semistream.bench.figure import draw
+from semistream.bench.matrix import one_thread
+from semistream.bench.show import terminal_table
+from semistream.bench.store import compact
+from semistream.bench.tuning import Case, TuningGrid, begin, tuned_cell
+from semistream.bench.tuning_tables import curve_sheets, summary_lines
+from semistream.cost.calibration.reads import reads_of
+from semistream.cost.planning.current import current_profile, given
+from semistream.cost.planning.stream import stream_like, stream_of
+from semistream.cost.planning.synthetic import SyntheticStream, read_keys
+from semistream.cost.tuning.knobs import knobs_of, page_axis
+from semistream.cost.tuning.measure import Sampling
+from semistream.cost.tuning.rows import master_rows_of
+from semistream.errors import BudgetError, OptionError
+from semistream.master import build_master, open_master
+from semistream.terminal import AsJson, console, errors, messages, progress_bar
+from semistream.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from semistream.cost.planning.stream import PlannedStream
+    from semistream.cost.profile import Profile
+    from semistream.master import Master
+
+__all__ = ["Costs", "Figure", "tune", "unit_costs"]
+
+Figure = Annotated[Path | None, typer.Option(help="Draw it into this SVG file.")]
+Costs = Annotated[
+    Path | None, typer.Option("--profile", help="Unit costs, from semistream calibrate --output.")
+]
+_READ_SECONDS = 1.0
+_BATCH = 65_536
+_LEAST_STREAM, _MOST_STREAM = 200_000, 4_000_000
+
+
+def tune(  # noqa: PLR0913, PLR0917 - one argument an option
+    master: Annotated[Path, typer.Option(help="The folder of the master table.")],
+    memory: Annotated[str, typer.Option(help="The budget, such as 64MB.")],
+    algorithm: Annotated[str, typer.Option(help="Whose memory is divided.")] = "cachejoin",
+    skew: Annotated[float, typer.Option(help="The stream's Zipf exponent.")] = 1.0,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            help="Files or kafka://host:port/topic of the real stream, instead of --skew."
+        ),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(help="The sample's key column, or stream=master; repeat it for several."),
+    ] = None,
+    stream_row: Annotated[int, typer.Option(help="Bytes of a stream row.")] = 20,
+    read: Annotated[str, typer.Option(help="mapped or direct.")] = "direct",
+    pages: Annotated[
+        bool, typer.Option("--pages", help="Tune the page size of the store instead.")
+    ] = False,
+    measure: Annotated[bool, typer.Option(help="Also run the choices, in turn.")] = True,
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = 0.5,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = 3,
+    points: Annotated[int, typer.Option(help="Values of a knob that are run.")] = 8,
+    scratch: Annotated[
+        Path | None, typer.Option(help="Where --pages builds masters, for as long as it takes.")
+    ] = None,
+    profile: Costs = None,
+    figure: Figure = None,
+    as_json: AsJson = False,
+) -> None:
+    """Divide an algorithm's memory for the highest rate: by the model, and by measurement.
+
+    Both curves are printed, each as a share of its best, and what the model's choice loses. With
+    --pages it is the page size of the store; to measure it, masters are built beside each other.
+    """
+    with messages():
+        one_thread()
+        opened = open_master(master, read)
+        stream = stream_of(opened, skew, 0.0, sample, _pairs(on) or list(opened.key))
+        grid = _grid(opened, algorithm, pages, points, Sampling(seconds, 10 * seconds, rounds))
+        costs = unit_costs(profile, master.parent)
+        record = begin(asdict(grid), costs)
+        with _scratch(scratch) as folder, _told() as say:
+            masters = {opened.manifest.page_bytes: opened}
+            if pages and measure:
+                masters |= _at_other_sizes(opened, folder, say)
+            case = _case(masters, parse_bytes(memory), stream, stream_row, costs)
+            case = case._replace(batches=_stream(case) if measure else ())
+            if profile is None:
+                say("reads of this master")
+                case = _with_reads(case)
+            cell = tuned_cell(algorithm, case, grid, say)
+        record["cells"].append({"exponent": skew, **cell})
+        if figure is not None:
+            draw(record, figure)
+        _tell_tuned(record, stream.note, as_json)
+
+
+def _pairs(on: list[str] | None) -> dict[str, str]:
+    """Read ``stream=master``, or one name for both."""
+    pairs = (name.partition("=") for name in on or ())
+    return {ours: theirs or ours for ours, _, theirs in pairs}
+
+
+@contextmanager
+def _scratch(folder: Path | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="tune-") as name:
+        yield Path(name)
+
+
+@contextmanager
+def _told() -> Iterator[Callable[[str], None]]:
+    """Show what is done now."""
+    with errors.status("by the model") as status:
+        yield status.update
+
+
+def _grid(
+    master: Master, algorithm: str, pages: bool, points: int, sampling: Sampling
+) -> TuningGrid:
+    if not pages:
+        knobs_of(algorithm)
+    return TuningGrid(
+        algorithms=() if pages else (algorithm,),
+        paged=(algorithm,) if pages else (),
+        rows=master.rows,
+        read=master.read,
+        page_bytes=master.manifest.page_bytes,
+        points=points,
+        sampling=sampling,
+    )
+
+
+def _case(
+    masters: dict[int, Master],
+    memory: int,
+    stream: PlannedStream,
+    stream_row: int,
+    profile: Profile,
+) -> Case:
+    schema = stream_like(next(iter(masters.values())), stream.row_bytes or stream_row)
+    return Case(masters, memory, stream.demand, (), schema, profile.costs, {})
+
+
+def _stream(case: Case) -> tuple[pa.RecordBatch, ...]:
+    """Draw stream rows beforehand, so that this is not timed."""
+    synthetic = SyntheticStream(case.spec, case.demand, read_keys(case.master))
+    rows = min(_MOST_STREAM, max(_LEAST_STREAM, 2 * case.master.statistics.values))
+    batches = synthetic.batches()
+    return tuple(next(batches) for _ in range(-(-rows // _BATCH)))
+
+
+def _with_reads(case: Case) -> Case:
+    """Measure what reads cost where the masters lie."""
+    smallest = case.masters[min(case.masters)]
+    costs = case.costs.with_reads(reads_of(case.master, _READ_SECONDS))
+    return case._replace(costs=costs, small_reads=reads_of(smallest, _READ_SECONDS))
+
+
+def _at_other_sizes(
+    master: Master, folder: Path, say: Callable[[str], None]
+) -> Iterator[tuple[int, Master]]:
+    """Build the master with other pages; nothing of it stays."""
+    axis = page_axis(master)
+    sizes = [int(size) for size in axis.grid(0) if size != master.manifest.page_bytes]
+    written = len(sizes) * master.manifest.pages_bytes
+    free = shutil.disk_usage(folder).free
+    if 2 * written > free:
+        msg = (
+            f"masters at {len(sizes)} page sizes take {format_bytes(written)}, and {folder} has "
+            f"{format_bytes(free)} free; give another folder with --scratch, or --no-measure"
+        )
+        raise OptionError(msg)
+    errors.print(f"writes about {format_bytes(written)} to {folder} meanwhile", highlight=False)
+    for size in sizes:
+        say(f"the master with pages of {format_bytes(size)}")
+        path = folder / str(size)
+        build_master(
+            master_rows_of(master),
+            path,
+            key=list(master.key),
+            page_bytes=size,
+            filter=master.manifest.filter_words > 0,
+        )
+        yield size, open_master(path, master.read)
+
+
+def _tell_tuned(record: dict[str, Any], note: str, as_json: bool) -> None:
+    if as_json:
+        typer.echo(compact(record))
+        return
+    (cell,) = record["cells"]
+    if "refused" in cell:
+        raise BudgetError(cell["refused"])
+    for sheet in curve_sheets(cell):
+        console.print(terminal_table(sheet))
+    for line in (*summary_lines(cell), note):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def unit_costs(path: Path | None, folder: Path) -> Profile:
+    """Give unit costs: those of a file, or this machine's, measured where there are none."""
+    if path is not None:
+        return given(path).profile
+    folder.mkdir(parents=True, exist_ok=True)
+    with progress_bar() as bar:
+        task = bar.add_task("unit costs", total=None)
+
+        def say(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        profile, note = current_profile(folder, say)
+    errors.print(note, highlight=False, markup=False, soft_wrap=True)
+    return profile

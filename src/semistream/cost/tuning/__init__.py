@@ -1,0 +1,1 @@
+"""Tuning: the split of the memory, and the page size, with the highest rate."""
