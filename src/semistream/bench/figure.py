@@ -154,11 +154,14 @@ def _tuning(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matp
     for panel, (name, knob) in zip(panels, titles, strict=False):
         for number, cell in enumerate(c for c in chosen if c["algorithm"] == name):
             _tuning_line(panel, cell, knob, number)
-        scale = "linear" if knob == "cache" else "log"
-        panel.set(title=f"{name}: {knob}", xscale=scale, ylim=(0, 1.15))
+        panel.set(title=f"{name}: {knob}", ylim=(0, 1.15))
+        if knob != "cache":
+            panel.set_xscale("log", base=2)
+            panel.xaxis.set_major_formatter("{x:g}")
     for panel in panels[len(titles) :]:
         panel.set_axis_off()
-    panels[0].set_ylabel(f"share of the best rate, Zipf {skew:g}")
+    law = "" if "sample" in chosen[0] else f", Zipf {skew:g}"
+    panels[0].set_ylabel(f"share of the best rate{law}")
     panels[0].legend(fontsize="small")
 
 

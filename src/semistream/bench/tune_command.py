@@ -89,7 +89,13 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
         one_thread()
         opened = open_master(master, read)
         stream = stream_of(opened, skew, 0.0, sample, _pairs(on) or list(opened.key))
-        grid = _grid(opened, algorithm, pages, points, Sampling(seconds, 10 * seconds, rounds))
+        grid = _grid(
+            opened,
+            algorithm,
+            pages,
+            points,
+            Sampling(seconds, 10 * seconds, rounds, 2 * rounds + 1),
+        )
         costs = unit_costs(profile, master.parent)
         record = begin(asdict(grid), costs)
         with _scratch(scratch) as folder, _told() as say:
@@ -102,7 +108,8 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
                 say("reads of this master")
                 case = _with_reads(case)
             cell = tuned_cell(algorithm, case, grid, say)
-        record["cells"].append({"exponent": skew, **cell})
+        law = {"exponent": skew} if sample is None else {"exponent": 0.0, "sample": str(sample)}
+        record["cells"].append(law | cell)
         if figure is not None:
             draw(record, figure)
         _tell_tuned(record, stream.note, as_json)

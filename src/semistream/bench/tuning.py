@@ -71,7 +71,7 @@ class TuningGrid:
 
     def quick(self) -> TuningGrid:
         """Give a few cells of a small master, with pages small enough for it."""
-        small, sampling = 1 << 14, Sampling(0.05, 0.4, self.sampling.rounds)
+        small, sampling = 1 << 14, Sampling(0.05, 0.4, self.sampling.rounds, 3)
         return replace(
             self,
             rows=min(self.rows, 200_000),

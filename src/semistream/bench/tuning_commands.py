@@ -71,7 +71,7 @@ def bench_tune(  # noqa: PLR0913, PLR0917 - one argument an option
             rows=rows,
             shares=tuple(share or TuningGrid.shares),
             exponents=tuple(skew or TuningGrid.exponents),
-            sampling=Sampling(seconds, 8 * seconds, rounds),
+            sampling=Sampling(seconds, 6 * seconds, rounds),
         )
         if algorithm:
             grid = replace(
@@ -119,6 +119,7 @@ def bench_sustain(  # noqa: PLR0913, PLR0917 - one argument an option
             seconds=seconds,
             load=load,
             warm=warm,
+            read_seconds=min(SustainGrid.read_seconds, seconds / 10),
         )
         run = partial(measure_sustain, grid, data, unit_costs(profile, data))
         record = _follow(run, grid.runs, output, "the master")

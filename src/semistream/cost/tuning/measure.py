@@ -32,10 +32,12 @@ class Sampling(NamedTuple):
 
     seconds: float = 0.25
     """A sample takes so long, and until a window of rows was answered, for three times as long."""
-    warm: float = 2.0
+    warm: float = 1.5
     """Seconds for caches to settle, at most."""
     rounds: int = 3
     """Samples of each; in each round every candidate has its turn, so that noise hits all alike."""
+    final: int = 7
+    """Samples of the model's and of the best one against each other."""
 
 
 class Candidate(NamedTuple):
@@ -107,13 +109,13 @@ def measured(
         say(f"{name}: {_text(candidate.options)} settles")
         run.warm_up(sampling.warm)
     say(f"{name}: {len(runs)} choices in turn")
-    samples = _in_turn(runs, sampling)
+    samples = _in_turn(runs, sampling.seconds, sampling.rounds)
     middles = [spread(some).middle for some in samples]
     best = middles.index(max(middles))
     final = [samples[chosen], samples[best]]
     if best != chosen:
         say(f"{name}: the model's choice against {_text(candidates[best].options)}")
-        final = _in_turn([runs[chosen], runs[best]], sampling)
+        final = _in_turn([runs[chosen], runs[best]], sampling.seconds, sampling.final)
     for run in runs:
         run.join.close()
     options = tuple(candidate.options for candidate in candidates)
@@ -149,12 +151,12 @@ def _runs(
     return [Run(join, itertools.cycle(batches)) for join in joins]
 
 
-def _in_turn(runs: Sequence[Run], sampling: Sampling) -> list[list[int]]:
+def _in_turn(runs: Sequence[Run], seconds: float, rounds: int) -> list[list[int]]:
     samples: list[list[int]] = [[] for _ in runs]
-    for turn in range(sampling.rounds):
+    for turn in range(rounds):
         for place in range(len(runs)):
             number = (turn + place) % len(runs)  # each round begins with another one
-            samples[number].append(_sample(runs[number], sampling.seconds))
+            samples[number].append(_sample(runs[number], seconds))
     return samples
 
 
