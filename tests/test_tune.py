@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -264,6 +265,20 @@ def test_tune_says_what_it_cannot_tune(master, profile):
     )
     assert failed.exit_code == 1
     assert "--pages" in failed.output
+    for memory, why in (("64MB", "nothing is left to tune"), ("9KB", "the least that works")):
+        failed = call("tune", *profile, "--master", master.path, "--memory", memory)
+        assert failed.exit_code == 1
+        assert why in failed.output
+
+
+def test_tune_takes_a_sample_of_the_stream(master, profile, tmp_path):
+    rows = pa.Table.from_batches(Workload("1:1", ROWS).stream(0.7).batches(40_000))
+    pq.write_table(rows.rename_columns(["item", "sale", "n"]), tmp_path / "stream.parquet")
+    where = ["--master", master.path, "--memory", "1MB", "--algorithm", "ssij", "--no-measure"]
+    sample = ["--sample", tmp_path / "stream.parquet", "--on", "item=key"]
+    shown = call("tune", *profile, *where, *sample)
+    assert shown.exit_code == 0, shown.output
+    assert "as sampled" in shown.output
 
 
 def test_bench_tune_records_losses(profile, tmp_path):

@@ -186,7 +186,10 @@ def tuned_cell(name: str, case: Case, grid: TuningGrid, say: Say) -> Record:
     try:
         model = by(name, case.spec, case.memory, case.demand, costs)
     except BudgetError as error:
-        return {**facts, "refused": str(error).split(";")[0]}
+        return {**facts, "refused": str(error)}
+    if model.prediction.plan.settings.get("resident"):
+        whole = f"all of the master fits into {format_bytes(case.memory)}: nothing is left to tune"
+        return {**facts, "refused": whole}
     cell = {**facts, "knobs": list(model.options), "model": _model(model)}
     cell["c_io"] = costs.as_dict()["c_io"]
     if not case.batches:
