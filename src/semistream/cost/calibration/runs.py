@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "Observed", "Pace", "Trial", "counted", "fitted", "observe"]
 
 _WITHOUT_CACHE = 1e-3  # a share of hits below it tells nothing of a cache
-_DOUBT = 0.05  # what the rows of another way to read count beside a run
+_DOUBT = 0.15  # what the rows of another way to read count beside a run
 _LEAST, _MOST = 0.05, 4.0  # bounds of what is fitted
 
 
