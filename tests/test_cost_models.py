@@ -39,16 +39,16 @@ def run(master, name, exponent, share, absent=0.0, **options):
     """Give what a join did for rows of some windows, and what its model says of that."""
     keys = master.statistics.values
     stream = Stream(Zipf(keys, exponent), seed=3, stride=2, absent=absent)
-    batches = tuple(stream.batches(400_000, 8192))
+    batches = tuple(stream.batches(150_000, 8192))
     memory = int(share * master.statistics.bytes)
     if name == "adaptive":
         options = {"at_once": False, **options}
     join = Join(master, stream.schema, on="key", memory=memory, algorithm=name, **options)
     runner = Run(join, itertools.cycle(batches))
     slow = name in {"inlj", "derakhshan"}
-    _until(runner, 4_000 if slow else 6 * runner.window_rows + 60_000)
+    _until(runner, 4_000 if slow else 4 * runner.window_rows + 24_000)
     before = join.metrics
-    _until(runner, 8_000 if slow else 5 * runner.window_rows + 30_000)
+    _until(runner, 8_000 if slow else 4 * runner.window_rows + 16_000)
     after = join.metrics
     answered = after.answered - before.answered
     spec = JoinSpec.resolve(master, stream.schema, "key", "inner", None, "")

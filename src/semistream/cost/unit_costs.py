@@ -90,8 +90,8 @@ class Fit:
     """What rows cost in the whole loop, to what they cost in the operations measured one by one."""
     fill: float = 1.0
     """Rows that a page answers, to those that a full window would have for it."""
-    disk: float = 1.0
-    """What a read in flight costs within the loop, to what it costs by itself."""
+    wake: float = 0.0
+    """Seconds that a read in flight takes longer within the loop, if it is waited for."""
     cached: float = 1.0
     """Hottest keys that would answer as much as the cache does, to the keys that are in it."""
 
@@ -158,7 +158,7 @@ class UnitCosts:
         matching, before = (fit.rows * part for part in self.rows_seconds(loop, shape))
         met = matching + fit.step * (loop.pages + loop.met)
         if loop.ahead:  # the next pages are read while one is matched
-            return max(fit.disk * self.disk(loop, read), met) + before
+            return max(self.disk(loop, read) + fit.wake * loop.reads, met) + before
         return self.disk(loop, read) + met + before
 
     def disk(self, loop: Loop, read: str) -> float:

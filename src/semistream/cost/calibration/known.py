@@ -30,8 +30,8 @@ KNOWN: Mapping[str, Counts] = MappingProxyType(
         "tuned-x-hybridjoin": Counts(fill=0.99),
         "cachejoin": Counts(fill=0.95, cached=0.5),
         "pcsrj": Counts(fill=0.97, cached=0.55),
-        "moij": Counts(fill=0.97, cached=1.0),
-        "ssbj": Counts(fill=0.8, cached=1.0),
+        "moij": Counts(fill=0.97),
+        "ssbj": Counts(fill=0.8),
         "adaptive": Counts(fill=1.03, cached=0.5),
     }
 )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "Observed", "Pace", "Trial", "counted", "fitted", "observe"]
 
 _WITHOUT_CACHE = 1e-3  # a share of hits below it tells nothing of a cache
-_DOUBT = 0.05  # what the rows of another way to read count beside a run
+_DOUBT = 0.15  # what the rows of another way to read count beside a run
 _LEAST, _MOST = 0.05, 4.0  # bounds of what is fitted
 
 
@@ -135,7 +135,7 @@ def fitted(
     """
     fit = Fit(fill=counts.fill, cached=counts.cached)
     times = [_times(run, _as_counted(run, fit), costs) for run in runs]
-    return _overlapping(fit, times) if times[0].ahead else _one_by_one(fit, times, like)
+    return _overlapping(fit, times, like) if times[0].ahead else _one_by_one(fit, times, like)
 
 
 def _as_counted(run: Observed, fit: Fit) -> Loop:
@@ -158,6 +158,7 @@ class _Times(NamedTuple):
     """Pages that were met."""
     matching: float
     before: float
+    reads: float
     ahead: int
 
 
@@ -169,6 +170,7 @@ def _times(run: Observed, loop: Loop, costs: UnitCosts) -> _Times:
         met=loop.pages + loop.met,
         matching=matching,
         before=before,
+        reads=loop.reads,
         ahead=loop.ahead,
     )
 
@@ -189,21 +191,31 @@ def _columns(times: Sequence[_Times]) -> Floats:
     return np.array([t[:5] for t in times], dtype=np.float64).T
 
 
-def _overlapping(fit: Fit, times: Sequence[_Times]) -> Fit:
-    """Find step, rows and disk likewise, where reads and matching go on at the same time.
+def _overlapping(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
+    """Find rows, step and wake likewise, where reads and matching go on at the same time.
 
     The larger of the two counts, so there is no straight line to fit: all combinations are tried.
+    A step is the same however pages are read.
     """
-    grid = np.geomspace(0.25, 8.0, 41)
-    disk, rows, step = np.meshgrid(grid[8:33], grid, np.append(0.0, grid * 2e-5), indexing="ij")
-    error = np.zeros_like(disk)
+    rows = np.geomspace(0.25, 8.0, 61)[:, None, None]
+    steps = np.append(0.0, np.geomspace(5e-6, 4e-4, 45)) if like is None else np.array([like.step])
+    step = steps[None, :, None]
+    wake = np.append(0.0, np.geomspace(1e-5, 6e-4, 60))[None, None, :]
+    error = np.zeros((rows.size, steps.size, wake.size))
     for t in times:
         met = rows * t.matching + step * t.met
-        found = np.maximum(disk * t.disk, met) + rows * t.before
-        error += np.log(found / t.whole) ** 2
-    error += 1e-4 * (np.log(disk) ** 2 + np.log(rows) ** 2)  # of equals, those nearest to none
+        found = np.maximum(t.disk + wake * t.reads, met) + rows * t.before
+        error = error + np.log(found / t.whole) ** 2
+    if like is not None and like.rows > 0:
+        error = error + (_DOUBT * np.log(rows / like.rows)) ** 2
+    error = error + 1e-3 * wake / wake.max()  # of equals, the least
     best = np.unravel_index(int(error.argmin()), error.shape)
-    return replace(fit, step=float(step[best]), rows=float(rows[best]), disk=float(disk[best]))
+    return replace(
+        fit,
+        rows=float(rows[best[0], 0, 0]),
+        step=float(steps[best[1]]),
+        wake=float(wake[0, 0, best[2]]),
+    )
 
 
 def _two(a: Floats, b: Floats, y: Floats) -> tuple[float, float]:

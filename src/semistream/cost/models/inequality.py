@@ -50,8 +50,7 @@ def divide(s: Setting, length: Callable[[float, float], float]) -> Split:
         keys = (low + high) / 2
         queue = length(keys, divided - keys * value)
         sizes, chance = _held(s, queue)
-        wanted = s.fit.cached * float((sizes * chance).sum())
-        low, high = (keys, high) if wanted > keys else (low, keys)
+        low, high = (keys, high) if float((sizes * chance).sum()) > keys else (low, keys)
     hits = float((sizes * chance * s.demand.classes[1]).sum())
     cache = low * value
     return Split(low, s.demand.keys_of(hits), cache, divided - cache)

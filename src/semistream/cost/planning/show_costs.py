@@ -69,10 +69,14 @@ def _factor(value: float) -> str:
     return f"{value:.2f}"
 
 
+def _micro(seconds: float) -> str:
+    return f"{1e6 * seconds:.3g}"
+
+
 def _fits(costs: UnitCosts) -> Sheet:
     rows = tuple(
-        (name, f"{1e6 * fit.step:.3g}", *map(_factor, (fit.rows, fit.fill, fit.disk, fit.cached)))
+        (name, *map(_micro, (fit.step, fit.wake)), *map(_factor, (fit.rows, fit.fill, fit.cached)))
         for name, fit in costs.fits.items()
     )
-    heads = ("algorithm", "µs a page met", "rows", "fill", "disk", "cached")
+    heads = ("algorithm", "µs a page met", "µs to wake", "rows", "fill", "cached")
     return Sheet("beside the model", heads, rows, "factors of 1: exactly as the model has it")
