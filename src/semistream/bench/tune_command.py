@@ -15,7 +15,8 @@ from semistream.bench.figure import draw
 from semistream.bench.matrix import one_thread
 from semistream.bench.show import terminal_table
 from semistream.bench.store import compact
-from semistream.bench.tuning import Case, TuningGrid, begin, tuned_cell
+from semistream.bench.tuning import TuningGrid, begin
+from semistream.bench.tuning_cell import Case, tuned_cell
 from semistream.bench.tuning_tables import curve_sheets, summary_lines
 from semistream.cost.calibration.reads import reads_of
 from semistream.cost.planning.current import current_profile, given
