@@ -294,6 +294,11 @@ def test_bench_tune_records_losses(profile, tmp_path):
         ("cachejoin", ["cache"]),
         ("hybridjoin", ["page_bytes"]),
     ]
+    choice = found["cells"][0]["model"]["choice"]["cache"]
+    points = [point["options"] for point in found["cells"][0]["measured"]["points"]]
+    values = [options["cache"] for options in points if options]
+    assert values[0] == choice
+    assert all(abs(value - choice) > 0.03 for value in values[1:])
     (sheet,) = sheets(found)
     assert sheet.heads[-1] == "10% of R"
     assert "of 2" in sheet.note

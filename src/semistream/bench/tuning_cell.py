@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from semistream.bench.tuning import TuningGrid
     from semistream.cost.demand import Demand
+    from semistream.cost.tuning.knobs import Axis, Value
     from semistream.cost.tuning.measure import Curve
     from semistream.cost.tuning.tune import Options, Tuned
     from semistream.cost.unit_costs import Curve as ReadCurve
@@ -117,9 +118,15 @@ def candidates(model: Tuned, case: Case, points: int) -> list[Candidate]:
         axis = knob.axis(task)
         values = [point.options[knob.option] for point in model.along(knob.option)]
         wanted = (*axis.grid(points, values[0], values[-1]), *axis.also)
-        found += [{**model.options, knob.option: value} for value in wanted]
+        apart = [value for value in wanted if _apart(axis, value, model.options[knob.option])]
+        found += [{**model.options, knob.option: value} for value in apart]
     plain = [Candidate(dict(options), case.master, dict(options)) for options in found]
     return [*plain, Candidate({}, case.master, {}, untuned=True)]
+
+
+def _apart(axis: Axis, value: Value, choice: Value) -> bool:
+    """Tell whether a value differs from the model's by more than a sample could show."""
+    return abs(value - choice) > 0.03 if not axis.unit else abs(value - choice) > 0.1 * choice
 
 
 def _expected(name: str, case: Case, costs: UnitCosts, candidate: Candidate) -> float:

@@ -55,7 +55,9 @@ def bench_tune(  # noqa: PLR0913, PLR0917 - one argument an option
     seconds: Annotated[
         float, typer.Option(help="How long each sample takes.")
     ] = TuningGrid.sampling.seconds,
-    rounds: Annotated[int, typer.Option(help="How many samples.")] = TuningGrid.sampling.rounds,
+    rounds: Annotated[
+        int, typer.Option(help="Samples of each; twice as many of the best two.")
+    ] = TuningGrid.sampling.rounds,
     profile: Costs = None,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
@@ -71,7 +73,7 @@ def bench_tune(  # noqa: PLR0913, PLR0917 - one argument an option
             rows=rows,
             shares=tuple(share or TuningGrid.shares),
             exponents=tuple(skew or TuningGrid.exponents),
-            sampling=Sampling(seconds, 6 * seconds, rounds),
+            sampling=Sampling(seconds, 6 * seconds, rounds, 2 * rounds + 1),
         )
         if algorithm:
             grid = replace(
