@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import AUTO
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
-from semistream.cost.calibration.reads import reads_of
 from semistream.cost.demand import Demand
 from semistream.cost.predict import Prediction, predict
-from semistream.cost.unit_costs import Curve
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import describe
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     Record = dict[str, Any]
 
 __all__ = ["ModelGrid", "measure_model", "predicted_again"]
-
-_READ_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,7 @@ def measure_model(
 ) -> Iterator[Record]:
     """Give the record after every setting, each time with one cell more.
 
-    Predictions are made before anything of the cell is run, as the planner makes them: from the
-    profile, and from what reads of this master cost just then.
+    Predictions are made from the profile before anything of the cell is measured.
     """
     one_thread()
     record: Record = {
@@ -82,17 +77,12 @@ def measure_model(
             feed = Feed.of(workload.stream(exponent), max(4_000_000, rows))
             for share in grid.shares:
                 say(f"R = {rows:,}, {share:.0%}, Zipf {exponent:g}")
-                cell: Record = {"rows": rows, "share": share, "exponent": exponent}
+                cell = {"rows": rows, "share": share, "exponent": exponent}
                 memory = int(share * workload.bytes)
                 setting = (memory, exponent)
-                reads = reads_of(master, _READ_SECONDS)
-                costs = profile.costs.with_reads(reads)
-                expected = _predictions(grid.algorithms, master, feed, setting, costs)
-                cell |= {"memory": memory, "c_io": {n: _points(c) for n, c in reads.items()}}
-                here = replace(profile, costs=costs)
-                record["cells"].append(
-                    cell | _measure(grid, master, feed, memory, (expected, here))
-                )
+                expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
+                rates = _measure(grid, master, feed, memory, (expected, profile))
+                record["cells"].append({**cell, "memory": memory, **rates})
                 yield record
 
 
@@ -152,10 +142,6 @@ def _measure(
     return {"rates": {name: rates[name] | _expected(expected[name]) for name in rates}, AUTO: auto}
 
 
-def _points(curve: Curve) -> list[list[float]]:
-    return [[at, float(f"{value:.4g}")] for at, value in zip(curve.at, curve.value, strict=True)]
-
-
 def _facts(before: Metrics, after: Metrics, seconds: float) -> Record:
     answered, pages = after.answered - before.answered, after.pages_read - before.pages_read
     return {
@@ -183,9 +169,7 @@ def predicted_again(record: Record, folder: Path, costs: UnitCosts) -> Record:
         master = open_master(path, record["grid"]["read"])
         feed = Feed.of(workload.stream(cell["exponent"]), 0)
         setting = (cell["memory"], cell["exponent"])
-        reads = {name: Curve(*zip(*points, strict=True)) for name, points in cell["c_io"].items()}
-        again = costs.with_reads(reads)
-        found = _predictions(tuple(cell["rates"]), master, feed, setting, again)
+        found = _predictions(tuple(cell["rates"]), master, feed, setting, costs)
         rates = {name: cell["rates"][name] | _expected(found[name]) for name in found}
         cells.append({**cell, "rates": rates})
     return {**record, "cells": cells}

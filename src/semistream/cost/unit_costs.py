@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from semistream.cost.loop import Loop
 
-__all__ = ["Curve", "Fit", "RowCost", "Shape", "UnitCosts", "way"]
+__all__ = ["Curve", "Fit", "RowCost", "Rows", "Shape", "UnitCosts", "way"]
 
 
 def way(read: str, ahead: int = 0) -> str:
@@ -87,13 +87,26 @@ class Fit:
     step: float = 0.0
     """Seconds for each page that is met, beside its read."""
     rows: float = 1.0
-    """What rows cost in the whole loop, to what they cost in the operations measured one by one."""
+    """What rows that wait cost in the whole loop, to the operations measured one by one."""
+    hits: float = 1.0
+    """What rows that a cache answers cost likewise, the cache's upkeep included."""
     fill: float = 1.0
     """Rows that a page answers, to those that a full window would have for it."""
     wake: float = 0.0
     """Seconds that a read in flight takes longer within the loop, if it is waited for."""
     cached: float = 1.0
     """Hottest keys that would answer as much as the cache does, to the keys that are in it."""
+
+
+class Rows(NamedTuple):
+    """The seconds of an iteration's rows, by the operations measured one by one."""
+
+    matching: float
+    """To match rows with pages and give them out."""
+    waiting: float
+    """To take in the rows that wait, and to let them go."""
+    hits: float
+    """To answer rows from the cache."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +146,11 @@ class UnitCosts:
         """Give these costs with other reads."""
         return replace(self, c_io={**self.c_io, **c_io})
 
-    def rows_seconds(self, loop: Loop, shape: Shape) -> tuple[float, float]:
-        """Give the seconds for an iteration's rows: while pages are met, and before.
+    def rows_seconds(self, loop: Loop, shape: Shape) -> Rows:
+        """Give the seconds for an iteration's rows.
 
         MOIJ's equation 2, w_S (c_S + c_A + c_O + c_E) + w_N (c_S + c_H + c_O), with c_E for each of
-        the rows that are moved when one leaves.
+        the rows that are moved when one leaves, and c_H for those that miss the cache as well.
         """
         columns, size = shape.stream_columns, shape.stream_bytes
         far = self.far(loop.window_bytes)
@@ -145,18 +158,21 @@ class UnitCosts:
             columns + shape.payload_columns * loop.output,
             size + shape.payload_bytes * loop.output,
         )
-        given_out = loop.w_S * far * out
-        kept = self.c_A(columns, size) + loop.moves * self.c_E(columns, size)
-        arriving = loop.w * self.c_S(columns, size) + loop.w_S * far * kept
-        probed = loop.w if loop.cache_bytes else 0.0
-        hits = probed * self.c_H(columns, size) * self.far(loop.cache_bytes) + loop.w_N * out
-        return given_out, arriving + hits
+        taken, kept = self.c_S(columns, size), self.c_A(columns, size)
+        kept += loop.moves * self.c_E(columns, size)
+        probe = self.c_H(columns, size) * self.far(loop.cache_bytes) if loop.cache_bytes else 0.0
+        return Rows(
+            matching=loop.w_S * far * out,
+            waiting=(loop.w_S + loop.w_F) * (taken + probe) + loop.w_S * far * kept,
+            hits=loop.w_N * (taken + probe + out),
+        )
 
     def c_loop(self, name: str, loop: Loop, shape: Shape, read: str) -> float:
         """Give the seconds of one iteration (the papers' c_loop)."""
         fit = self.fit(name, read)
-        matching, before = (fit.rows * part for part in self.rows_seconds(loop, shape))
-        met = matching + fit.step * (loop.pages + loop.met)
+        rows = self.rows_seconds(loop, shape)
+        met = fit.rows * rows.matching + fit.step * (loop.pages + loop.met)
+        before = fit.rows * rows.waiting + fit.hits * rows.hits
         if loop.ahead:  # the next pages are read while one is matched
             return max(self.disk(loop, read) + fit.wake * loop.reads, met) + before
         return self.disk(loop, read) + met + before

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.allocation import take_rows
 from semistream.cache import Cache
+from semistream.cost.calibration.least_squares import non_negative
 from semistream.cost.unit_costs import Curve, RowCost
 from semistream.gather import Gathered
 from semistream.kernels import GONE
@@ -68,22 +69,10 @@ def _best(work: Callable[[], object], repeats: int) -> float:
 
 
 def _fitted(points: Sequence[_Point]) -> RowCost:
-    """Give a fixed part, one a column and one a byte, none below zero, that fit the points.
-
-    Errors count in relation to what they are of. A part that would be negative is left out.
-    """
+    """Give a fixed part, one a column and one a byte that fit; errors count in relation."""
     terms = np.array([[1.0, p.columns, p.size] for p in points])
     seconds = np.array([p.seconds for p in points])
-    used = np.ones(3, dtype=np.bool_)
-    found = np.zeros(3)
-    while used.any():
-        some = np.linalg.lstsq(terms[:, used] / seconds[:, None], np.ones(len(points)), rcond=None)
-        found[:] = 0.0
-        found[used] = some[0]
-        if (found >= 0).all():
-            break
-        used[int(np.argmin(found))] = False
-    return RowCost(*found.tolist())
+    return RowCost(*non_negative(terms / seconds[:, None], np.ones(len(points))).tolist())
 
 
 def take_in_cost(master: Master, repeats: int) -> RowCost:

@@ -9,6 +9,7 @@ import numpy as np
 
 from semistream.algorithms import choose
 from semistream.bench.run import Run
+from semistream.cost.calibration.least_squares import non_negative
 from semistream.cost.demand import Demand
 from semistream.cost.models import Setting, kind_of, loop_of
 from semistream.cost.queue import solve
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from semistream.cost.loop import Loop
-    from semistream.cost.unit_costs import UnitCosts
+    from semistream.cost.unit_costs import Rows, UnitCosts
     from semistream.master import Master
 
     Floats = npt.NDArray[np.float64]
@@ -32,6 +33,7 @@ __all__ = ["Counts", "Observed", "Pace", "Trial", "counted", "fitted", "observe"
 
 _WITHOUT_CACHE = 1e-3  # a share of hits below it tells nothing of a cache
 _DOUBT = 0.15  # what the rows of another way to read count beside a run
+_SMALL = 0.1
 _LEAST, _MOST = 0.05, 4.0  # bounds of what is fitted
 
 
@@ -156,76 +158,65 @@ class _Times(NamedTuple):
     disk: float
     met: float
     """Pages that were met."""
-    matching: float
-    before: float
+    rows: Rows
     reads: float
     ahead: int
 
 
 def _times(run: Observed, loop: Loop, costs: UnitCosts) -> _Times:
-    matching, before = costs.rows_seconds(loop, run.setting.shape)
     return _Times(
         whole=loop.nodes * loop.w / run.rate,
         disk=costs.disk(loop, run.trial.read),
         met=loop.pages + loop.met,
-        matching=matching,
-        before=before,
+        rows=costs.rows_seconds(loop, run.setting.shape),
         reads=loop.reads,
         ahead=loop.ahead,
     )
 
 
 def _one_by_one(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
-    """Find step and rows, neither below zero, so that relative errors are least."""
-    whole, disk, met, matching, before = _columns(times)
-    a, b = met / whole, (matching + before) / whole
-    y = np.maximum(whole - disk, 0.0) / whole
-    if like is not None and like.rows > 0:
-        a, b, y = np.append(a, 0.0), np.append(b, _DOUBT / like.rows), np.append(y, _DOUBT)
-    step, rows = _two(a, b, y)
-    return replace(fit, step=step, rows=rows)
-
-
-def _columns(times: Sequence[_Times]) -> Floats:
-    """Give the seconds as arrays, one for each of the first five fields."""
-    return np.array([t[:5] for t in times], dtype=np.float64).T
+    """Find step, rows and hits, none below zero, so that relative errors are least."""
+    terms = np.array([(t.met, t.rows.matching + t.rows.waiting, t.rows.hits) for t in times])
+    whole = np.array([t.whole for t in times])
+    rest = np.maximum(whole - [t.disk for t in times], 0.0)
+    terms, wanted = terms / whole[:, None], rest / whole
+    if like is not None:
+        doubts = [(0.0, 1 / max(like.rows, _SMALL), 0.0), (0.0, 0.0, 1 / max(like.hits, _SMALL))]
+        terms = np.vstack([terms, _DOUBT * np.array(doubts)])
+        wanted = np.append(wanted, [_DOUBT, _DOUBT])
+    step, rows, hits = non_negative(terms, wanted).tolist()
+    return replace(fit, step=step, rows=rows, hits=hits)
 
 
 def _overlapping(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
-    """Find rows, step and wake likewise, where reads and matching go on at the same time.
+    """Find rows, hits, step and wake likewise, where pages are read while others are matched.
 
     The larger of the two counts, so there is no straight line to fit: all combinations are tried.
     A step is the same however pages are read.
     """
-    rows = np.geomspace(0.25, 8.0, 61)[:, None, None]
-    steps = np.append(0.0, np.geomspace(5e-6, 4e-4, 45)) if like is None else np.array([like.step])
-    step = steps[None, :, None]
-    wake = np.append(0.0, np.geomspace(1e-5, 6e-4, 60))[None, None, :]
-    error = np.zeros((rows.size, steps.size, wake.size))
+    rows = np.geomspace(0.25, 8.0, 41)[:, None, None, None]
+    hits = np.geomspace(0.25, 16.0, 25)[None, :, None, None]
+    steps = np.append(0.0, np.geomspace(5e-6, 4e-4, 25)) if like is None else np.array([like.step])
+    step = steps[None, None, :, None]
+    wakes = np.append(0.0, np.geomspace(1e-5, 6e-4, 30)) if like else np.zeros(1)
+    wake = wakes[None, None, None, :]
+    error = np.zeros((rows.size, hits.size, steps.size, wakes.size))
     for t in times:
-        met = rows * t.matching + step * t.met
-        found = np.maximum(t.disk + wake * t.reads, met) + rows * t.before
+        met = rows * t.rows.matching + step * t.met
+        before = rows * t.rows.waiting + hits * t.rows.hits
+        found = np.maximum(t.disk + wake * t.reads, met) + before
         error = error + np.log(found / t.whole) ** 2
-    if like is not None and like.rows > 0:
-        error = error + (_DOUBT * np.log(rows / like.rows)) ** 2
-    error = error + 1e-3 * wake / wake.max()  # of equals, the least
-    best = np.unravel_index(int(error.argmin()), error.shape)
+    usual = like or Fit(rows=2.0, hits=2.0)
+    error = error + (_DOUBT * np.log(rows / max(usual.rows, _SMALL))) ** 2
+    error = error + (_DOUBT * np.log(hits / max(usual.hits, _SMALL))) ** 2
+    a, b, c, d = np.unravel_index(int(error.argmin()), error.shape)
     return replace(
         fit,
-        rows=float(rows[best[0], 0, 0]),
-        step=float(steps[best[1]]),
-        wake=float(wake[0, 0, best[2]]),
+        rows=float(rows.ravel()[a]),
+        hits=float(hits.ravel()[b]),
+        step=float(steps[c]),
+        wake=float(wakes[d]),
     )
-
-
-def _two(a: Floats, b: Floats, y: Floats) -> tuple[float, float]:
-    """Solve a·x + b·z = y by least squares, x and z not below zero."""
-    x, z = np.linalg.lstsq(np.column_stack([a, b]), y, rcond=None)[0]
-    if x < 0:
-        return 0.0, float(b @ y / (b @ b))
-    if z < 0:
-        return float(a @ y / (a @ a)), 0.0
-    return float(x), float(z)
 
 
 def _middle(values: Sequence[float]) -> float:

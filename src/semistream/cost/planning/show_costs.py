@@ -75,8 +75,12 @@ def _micro(seconds: float) -> str:
 
 def _fits(costs: UnitCosts) -> Sheet:
     rows = tuple(
-        (name, *map(_micro, (fit.step, fit.wake)), *map(_factor, (fit.rows, fit.fill, fit.cached)))
+        (
+            name,
+            *map(_micro, (fit.step, fit.wake)),
+            *map(_factor, (fit.rows, fit.hits, fit.fill, fit.cached)),
+        )
         for name, fit in costs.fits.items()
     )
-    heads = ("algorithm", "µs a page met", "µs to wake", "rows", "fill", "cached")
+    heads = ("algorithm", "µs a page met", "µs to wake", "rows", "hits", "fill", "cached")
     return Sheet("beside the model", heads, rows, "factors of 1: exactly as the model has it")
