@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from semistream.algorithms import AUTO
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
+from semistream.cost.calibration.yardstick import Yardstick
 from semistream.cost.demand import Demand
 from semistream.cost.predict import Prediction, predict
 from semistream.errors import BudgetError
@@ -27,8 +27,18 @@ if TYPE_CHECKING:
     from semistream.metrics import Metrics
 
     Record = dict[str, Any]
+    Known = tuple[dict[str, Prediction], float]
 
 __all__ = ["ModelGrid", "measure_model", "predicted_again"]
+
+
+class Sample(NamedTuple):
+    """What one sample of a join gave."""
+
+    rows: int
+    seconds: float
+    pace: float
+    """Seconds of the yardstick beside it."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +52,8 @@ class ModelGrid:
     read: str = "direct"
     seconds: float = 0.3
     """How long each sample takes at least; it lasts until a window of rows was answered."""
-    rounds: int = 3
-    warm: float = 4.0
+    rounds: int = 2
+    warm: float = 2.0
     """Seconds for caches to settle, at most."""
     page_bytes: str = "128KB"
 
@@ -67,6 +77,7 @@ def measure_model(
         "machine": describe(),
         "grid": asdict(grid),
         "profile": {"machine": dict(profile.machine), "costs": profile.costs.as_dict()},
+        "paces": dict(profile.paces),
         "cells": [],
     }
     for rows in grid.rows:
@@ -81,8 +92,9 @@ def measure_model(
                 memory = int(share * workload.bytes)
                 setting = (memory, exponent)
                 expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
-                rates = _measure(grid, master, feed, memory, (expected, profile))
-                record["cells"].append({**cell, "memory": memory, **rates})
+                known = expected, profile.paces[grid.read]
+                rates = _measure(grid, master, feed, memory, known)
+                record["cells"].append({**cell, "memory": memory, "rates": rates})
                 yield record
 
 
@@ -106,46 +118,55 @@ def _predictions(
 
 
 def _measure(
-    grid: ModelGrid,
-    master: Master,
-    feed: Feed,
-    memory: int,
-    known: tuple[dict[str, Prediction], Profile],
-) -> Record:
+    grid: ModelGrid, master: Master, feed: Feed, memory: int, known: Known
+) -> dict[str, Record]:
     """Measure each algorithm in turn, round by round; each goes on where its last sample ended.
 
-    ``auto`` is among them, with the same unit costs.
+    Beside every sample the yardstick is read: what is measured is given as it was, and as it
+    would be at the speed that the machine had when it was calibrated (``steady``).
     """
-    expected, profile = known
-    runs = {}
-    for name in (*expected, AUTO):
-        options: Record = {"profile": profile} if name == AUTO else {}
-        join = Join(master, feed.schema, on="key", memory=memory, algorithm=name, **options)
-        runs[name] = Run(join, feed.forever())
+    expected, pace = known
+    runs = {
+        name: Run(
+            Join(master, feed.schema, on="key", memory=memory, algorithm=name), feed.forever()
+        )
+        for name in expected
+    }
+    yardstick = Yardstick(master, feed.batches)
     for run in runs.values():
         run.warm_up(grid.warm)
     before = {name: run.join.metrics for name, run in runs.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    samples: dict[str, list[int]] = {name: [] for name in runs}
+    samples: dict[str, list[Sample]] = {name: [] for name in runs}
     for _ in range(grid.rounds):
         for name, run in runs.items():
-            answered = run.join.metrics.answered
-            spent = run.watch(grid.seconds, 1.0, 10 * grid.seconds)
-            seconds[name].append(spent)
-            samples[name].append(rounded((run.join.metrics.answered - answered) / spent))
-    rates = {
-        name: _facts(before[name], run.join.metrics, sum(seconds[name]))
-        | {"samples": samples[name]}
+            samples[name].append(_sample(grid, run, yardstick))
+    return {
+        name: _facts(before[name], run.join.metrics)
+        | _rates(samples[name], pace)
+        | _expected(expected[name])
         for name, run in runs.items()
     }
-    auto = rates.pop(AUTO) | {"algorithm": runs[AUTO].join.plan.algorithm}
-    return {"rates": {name: rates[name] | _expected(expected[name]) for name in rates}, AUTO: auto}
 
 
-def _facts(before: Metrics, after: Metrics, seconds: float) -> Record:
+def _sample(grid: ModelGrid, run: Run, yardstick: Yardstick) -> Sample:
+    answered, slow = run.join.metrics.answered, yardstick()
+    spent = run.watch(grid.seconds, 1.0, 5 * grid.seconds)
+    return Sample(run.join.metrics.answered - answered, spent, (slow + yardstick()) / 2)
+
+
+def _rates(samples: list[Sample], pace: float) -> Record:
+    rows = sum(sample.rows for sample in samples)
+    return {
+        "rate": rounded(rows / sum(sample.seconds for sample in samples)),
+        "steady": rounded(rows / sum(s.seconds * pace / s.pace for s in samples)),
+        "samples": [rounded(sample.rows / sample.seconds) for sample in samples],
+        "paces": [float(f"{sample.pace / pace:.3f}") for sample in samples],
+    }
+
+
+def _facts(before: Metrics, after: Metrics) -> Record:
     answered, pages = after.answered - before.answered, after.pages_read - before.pages_read
     return {
-        "rate": rounded(answered / seconds),
         "rows_a_page": round(answered / max(1, pages), 2),
         "hits": round((after.cache_hits - before.cache_hits) / max(1, answered), 4),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,11 +42,14 @@ class Profile:
         Where and when they were measured.
     quick
         Whether they were measured in seconds, on a small master.
+    paces
+        What the yardstick took, for each way to read: how fast the machine was meanwhile.
     """
 
     costs: UnitCosts
     machine: Mapping[str, Any]
     quick: bool
+    paces: Mapping[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the profile; a file that is there is replaced as a whole."""
@@ -55,6 +58,7 @@ class Profile:
             "semistream_profile": _FORMAT,
             "quick": self.quick,
             "machine": dict(self.machine),
+            "paces": dict(self.paces),
             "costs": self.costs.as_dict(),
         }
         written = path.with_suffix(f".{os.getpid()}.tmp")
@@ -70,7 +74,8 @@ class Profile:
             if version != _FORMAT:
                 msg = f"{path}: format {version!r}, not {_FORMAT}: run `semistream calibrate` again"
                 raise OptionError(msg)
-            return cls(UnitCosts.from_dict(values["costs"]), values["machine"], values["quick"])
+            costs = UnitCosts.from_dict(values["costs"])
+            return cls(costs, values["machine"], values["quick"], values["paces"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, OptionError):
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 import tempfile
 from collections import defaultdict
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from semistream.cost.calibration.runs import (
     fitted,
     observe,
 )
+from semistream.cost.calibration.yardstick import Yardstick
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import Curve, Fit, UnitCosts
 from semistream.machine import describe
@@ -82,7 +84,7 @@ THOROUGH = Effort(
         Trial(0.20, 0.0, "direct"),
         Trial(0.01, 1.0, "direct"),
     ),
-    pace=Pace(seconds=0.5, windows=3, warm=2.0),
+    pace=Pace(seconds=0.4, windows=2, warm=1.5),
     read_seconds=4.0,
     repeats=15,
     largest=1 << 28,
@@ -130,7 +132,18 @@ def calibrate(
         masters = {read: open_master(path, read) for read in ("mapped", "direct")}
         costs = _operations(masters, effort, steps)
         runs = _runs(masters, effort, steps)
-    return Profile(replace(costs, fits=_fits(runs, costs, effort.settles)), describe(), quick)
+    paces = _paces(runs)
+    steady = {kind: [run.at(paces[run.trial.read]) for run in some] for kind, some in runs.items()}
+    fits = _fits(steady, costs, effort.settles)
+    return Profile(replace(costs, fits=fits), describe(), quick, paces)
+
+
+def _paces(runs: dict[str, list[Observed]]) -> dict[str, float]:
+    """Give what the yardstick took in the median, for each way to read."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for run in itertools.chain.from_iterable(runs.values()):
+        found[run.trial.read].append(run.pace)
+    return {read: statistics.median(some) for read, some in found.items()}
 
 
 def _fits(runs: dict[str, list[Observed]], costs: UnitCosts, settled: bool) -> dict[str, Fit]:
@@ -193,9 +206,10 @@ def _runs(masters: dict[str, Master], effort: Effort, steps: _Steps) -> dict[str
     found: dict[str, list[Observed]] = defaultdict(list)
     for trial in (*effort.trials, *_IN_MEMORY):
         batches = _feed(effort.rows, trial.exponent)
+        yardstick = Yardstick(masters[trial.read], batches)
         for name in algorithms() if trial not in _IN_MEMORY else ("adaptive",):
             steps(f"{name}, {trial.share:.0%} of R, Zipf {trial.exponent:g}, {trial.read}")
-            run = observe(name, masters[trial.read], trial, itertools.cycle(batches), effort.pace)
+            run = observe(name, masters[trial.read], trial, batches, effort.pace, yardstick)
             found[f"{run.kind} {trial.read}"].append(run)
     return found
 

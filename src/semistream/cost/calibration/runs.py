@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,11 +19,12 @@ from semistream.join import Join
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
 
+    from semistream.cost.calibration.yardstick import Yardstick
     from semistream.cost.loop import Loop
     from semistream.cost.unit_costs import Rows, UnitCosts
     from semistream.master import Master
@@ -77,6 +79,8 @@ class Observed:
     hits: float
     """The share of rows that the cache answered."""
     setting: Setting
+    pace: float = 1.0
+    """Seconds that the yardstick took beside it."""
 
     @property
     def rate(self) -> float:
@@ -88,20 +92,29 @@ class Observed:
         """Stream rows answered for each page that was read."""
         return self.answered / max(1, self.pages)
 
+    def at(self, pace: float) -> Observed:
+        """Give the run as it would have been on a machine of this pace."""
+        return replace(self, seconds=self.seconds * pace / self.pace)
+
 
 def observe(
-    name: str, master: Master, trial: Trial, batches: Iterator[pa.RecordBatch], pace: Pace
+    name: str,
+    master: Master,
+    trial: Trial,
+    batches: Sequence[pa.RecordBatch],
+    pace: Pace,
+    yardstick: Yardstick,
 ) -> Observed:
     """Run an algorithm on a stream that never ends; watch it once it has settled."""
-    first = next(batches)
+    first = batches[0]
     memory = int(trial.share * master.statistics.bytes)
     options: dict[str, Any] = {"at_once": trial.at_once} if name == "adaptive" else {}
     with Join(master, first.schema, on="key", memory=memory, algorithm=name, **options) as join:
-        run = Run(join, batches)
+        run = Run(join, itertools.cycle(batches))
         run.warm_up(pace.warm)
-        before = join.metrics
+        before, slow = join.metrics, yardstick()
         spent = run.watch(pace.seconds, pace.windows, 10 * pace.seconds)
-        after = join.metrics
+        after, slow = join.metrics, (slow + yardstick()) / 2
     answered = after.answered - before.answered
     spec = JoinSpec.resolve(master, first.schema, "key", "inner", None, "")
     _, task, plan = choose(name, spec, memory, None, options)
@@ -114,6 +127,7 @@ def observe(
         pages=after.pages_read - before.pages_read,
         hits=(after.cache_hits - before.cache_hits) / max(1, answered),
         setting=Setting(task, plan, demand, Fit()),
+        pace=slow,
     )
 
 
