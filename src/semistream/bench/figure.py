@@ -129,14 +129,14 @@ def _model(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matpl
                 for c in record["cells"]
                 if c["rows"] == rows and name in c["rates"]
             ]
-            x, y = ([rate[what] / 1e3 for rate in found] for what in ("rate", "predicted"))
+            x, y = ([rate[what] / 1e3 for rate in found] for what in ("steady", "predicted"))
             mark = _MARKS[number % len(_MARKS)]
             panel.plot(x, y, mark, color=f"C{number % 10}", markersize=3.5, label=name)
         ends = [1, 4000]
         for factor, style in ((1.0, "-"), (1.2, ":"), (1 / 1.2, ":")):
             panel.plot(ends, [factor * end for end in ends], style, color="grey", linewidth=0.8)
         panel.set(xscale="log", yscale="log", title=f"R = {rows / 1e6:g}M rows")
-        panel.set_xlabel("measured, thousand rows/s")
+        panel.set_xlabel("measured, thousand rows/s, at the calibration's speed")
     panels[0].set_ylabel("predicted")
     panels[-1].legend(fontsize=5, ncols=2, loc="upper left")
 
