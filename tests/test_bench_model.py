@@ -1,0 +1,86 @@
+"""Predictions beside measurements: what a record holds, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from semistream.bench.figure import draw
+from semistream.bench.model import ModelGrid, measure_model, predicted_again
+from semistream.bench.model_tables import error, named, quantile
+from semistream.bench.store import compact
+from semistream.bench.tables import sheets
+from semistream.cost.example import example_profile
+from semistream.cost.unit_costs import Curve
+
+PROFILE = replace(example_profile(), paces={"direct": 3e-4})
+GRID = ModelGrid(
+    ("hybridjoin", "adaptive"), (60_000,), (0.1,), (1.0,), seconds=0.01, rounds=2, warm=0.02
+)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    (record,) = measure_model(GRID, folder, PROFILE, lambda _: None)
+    return record, folder
+
+
+def test_a_cell_has_what_was_predicted_and_what_was_measured(measured):
+    record, _ = measured
+    (cell,) = record["cells"]
+    assert set(cell["rates"]) == set(GRID.algorithms)
+    for rate in cell["rates"].values():
+        assert len(rate["samples"]) == len(rate["paces"]) == 2
+        assert min(rate["samples"]) * 0.99 <= rate["rate"] <= max(rate["samples"]) * 1.01
+        slow = rate["steady"] / rate["rate"]
+        assert min(rate["paces"]) * 0.99 <= slow <= max(rate["paces"]) * 1.01
+        assert rate["predicted"] > 0
+    hybrid = cell["rates"]["hybridjoin"]
+    assert hybrid["predicted_rows_a_page"] == pytest.approx(hybrid["rows_a_page"], rel=0.5)
+
+
+def test_predictions_are_made_anew_from_the_same_costs(measured):
+    record, folder = measured
+    assert predicted_again(record, folder, PROFILE.costs)["cells"] == record["cells"]
+    fast = replace(PROFILE.costs, c_io=dict.fromkeys(PROFILE.costs.c_io, Curve((1.0,), (0.0,))))
+    (cell,) = predicted_again(record, folder, fast)["cells"]
+    before = record["cells"][0]["rates"]["hybridjoin"]
+    assert cell["rates"]["hybridjoin"]["predicted"] > before["predicted"]
+    assert cell["rates"]["hybridjoin"]["rate"] == before["rate"]
+
+
+def test_tables_and_a_figure(measured, tmp_path):
+    pytest.importorskip("matplotlib")
+    record, _ = measured
+    errors, winners, rates = sheets(record)
+    assert [row[0] for row in errors.rows] == ["hybridjoin", "adaptive", "all"]
+    assert winners.rows[0][2] in {"0 of 1", "1 of 1"}
+    assert rates.rows[0][:3] == ("0.06M", "10%", "1")
+    draw(record, tmp_path / "model.svg")
+    assert "<svg" in (tmp_path / "model.svg").read_text()
+    assert '"kind": "model"' in compact(record)
+
+
+def cell(**rates):
+    return {
+        "rates": {
+            name: {"predicted": predicted, "steady": steady, "rate": steady}
+            for name, (predicted, steady) in rates.items()
+        }
+    }
+
+
+def test_the_winner_is_the_one_with_the_highest_prediction():
+    some = cell(adaptive=(100, 90), moij=(70, 50), meshjoin=(60, 54))
+    assert named(some) == ("adaptive", "adaptive", 1.0)
+    pick = named(some, without="adaptive")
+    assert (pick.chosen, pick.best, pick.near) == ("moij", "meshjoin", False)
+    assert named(cell(a=(2, 96), b=(1, 100))).near
+
+
+def test_errors_are_relative():
+    assert error({"predicted": 80, "steady": 100, "rate": 50}) == pytest.approx(0.2)
+    assert error({"predicted": 80, "steady": 100, "rate": 50}, "rate") == pytest.approx(0.6)
+    assert quantile(list(range(1, 11)), 0.9) == 9
