@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from semistream.algorithms import choose
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
+from semistream.cost.calibration.runs import Observed, Trial, counted, fitted
 from semistream.cost.calibration.yardstick import Yardstick
 from semistream.cost.demand import Demand
+from semistream.cost.models import Setting, kind_of
 from semistream.cost.predict import Prediction, predict
+from semistream.cost.unit_costs import Fit
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import describe
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     Record = dict[str, Any]
     Known = tuple[dict[str, Prediction], float]
 
-__all__ = ["ModelGrid", "measure_model", "predicted_again"]
+__all__ = ["ModelGrid", "fitted_to", "measure_model", "predicted_again", "refitted"]
 
 
 class Sample(NamedTuple):
@@ -182,15 +187,63 @@ def _expected(prediction: Prediction) -> Record:
 
 
 def predicted_again(record: Record, folder: Path, costs: UnitCosts) -> Record:
-    """Give the record with the predictions of the models as they are now, from the same profile."""
+    """Give the record with the predictions of the models as they are now, from these costs."""
     cells = []
     for cell in record["cells"]:
-        workload = Workload("1:1", cell["rows"])
-        path = workload.prepare(folder, record["grid"]["page_bytes"])
-        master = open_master(path, record["grid"]["read"])
-        feed = Feed.of(workload.stream(cell["exponent"]), 0)
+        master, feed = _at_hand(record, cell, folder)
         setting = (cell["memory"], cell["exponent"])
         found = _predictions(tuple(cell["rates"]), master, feed, setting, costs)
         rates = {name: cell["rates"][name] | _expected(found[name]) for name in found}
         cells.append({**cell, "rates": rates})
     return {**record, "cells": cells}
+
+
+def _at_hand(record: Record, cell: Record, folder: Path) -> tuple[Master, Feed]:
+    workload = Workload("1:1", cell["rows"])
+    path = workload.prepare(folder, record["grid"]["page_bytes"])
+    stream = workload.stream(cell["exponent"])
+    return open_master(path, record["grid"]["read"]), Feed.of(stream, 0)
+
+
+def fitted_to(record: Record, rows: int, folder: Path, costs: UnitCosts) -> UnitCosts:
+    """Give the costs with the factors that fit the cells of one size of R.
+
+    A calibration sees every algorithm in a few short runs. Twelve cells say more; what is then
+    predicted for the other sizes tells how well the models go from one to another.
+    """
+    read, runs = record["grid"]["read"], defaultdict(list)
+    for cell in (cell for cell in record["cells"] if cell["rows"] == rows):
+        master, feed = _at_hand(record, cell, folder)
+        spec = JoinSpec.resolve(master, feed.schema, "key", "inner", None, "")
+        demand = Demand.zipf(master.statistics.values, cell["exponent"], master.pages)
+        for name, rate in cell["rates"].items():
+            _, task, plan = choose(name, spec, cell["memory"], None, {})
+            run = Observed(
+                kind=kind_of(plan),
+                trial=Trial(cell["share"], cell["exponent"], read),
+                seconds=1.0,
+                answered=rate["steady"],
+                pages=round(rate["steady"] / rate["rows_a_page"]),
+                hits=rate["hits"],
+                setting=Setting(task, plan, demand, Fit()),
+            )
+            runs[f"{run.kind} {read}"].append(run)
+    fits = {
+        kind: fitted(some, costs, counted(some), costs.fits[kind]) for kind, some in runs.items()
+    }
+    return replace(costs, fits={**costs.fits, **fits})
+
+
+def refitted(record: Record, folder: Path, costs: UnitCosts) -> Record:
+    """Add what is predicted with factors that fit the cells of the middle size of R."""
+    sizes = sorted({cell["rows"] for cell in record["cells"]})
+    middle = sizes[len(sizes) // 2]
+    again = predicted_again(record, folder, fitted_to(record, middle, folder, costs))
+    cells = []
+    for cell, other in zip(record["cells"], again["cells"], strict=True):
+        rates = {
+            name: {**rate, "refitted": other["rates"][name]["predicted"]}
+            for name, rate in cell["rates"].items()
+        }
+        cells.append({**cell, "rates": rates})
+    return {**record, "fitted_to": middle, "cells": cells}

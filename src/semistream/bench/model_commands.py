@@ -9,7 +9,7 @@ import typer
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench.figure import draw
-from semistream.bench.model import ModelGrid, measure_model, predicted_again
+from semistream.bench.model import ModelGrid, measure_model, predicted_again, refitted
 from semistream.bench.show import terminal_table
 from semistream.bench.store import compact, read_record, write_record
 from semistream.bench.tables import sheets
@@ -72,7 +72,7 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
 def _again(output: Path, data: Path) -> dict[str, Any]:
     record = read_record(output)
     costs = UnitCosts.from_dict(record["profile"]["costs"])
-    record = predicted_again(record, data, costs)
+    record = refitted(predicted_again(record, data, costs), data, costs)
     write_record(record, output)
     return record
 
@@ -102,4 +102,7 @@ def _run(grid: ModelGrid, output: Path | None, data: Path, profile: Profile) -> 
             bar.advance(task)
             if output is not None:
                 write_record(record, output)
+    record = refitted(record, data, profile.costs)
+    if output is not None:
+        write_record(record, output)
     return record

@@ -67,6 +67,8 @@ def named(cell: Record, without: str = "") -> Named:
 def model_sheets(record: Record) -> Iterator[Sheet]:
     """Give the tables of a record of predictions."""
     yield _errors(record)
+    if "fitted_to" in record:
+        yield _refitted(record)
     yield _winners(record)
     yield _rates(record)
 
@@ -98,6 +100,27 @@ def _error_row(record: Record, names: Sequence[str]) -> tuple[str, ...]:
     whole = statistics.median(found), quantile(found, 0.9), max(found)
     as_it_was = statistics.median(raw), quantile(raw, 0.9)
     return (*_percent(whole), *middles, *_percent(as_it_was))
+
+
+def _refitted(record: Record) -> Sheet:
+    """Give the errors where factors were fitted to the cells of one size of R."""
+    names = list(dict.fromkeys(name for cell in record["cells"] for name in cell["rates"]))
+    others = [size for size in record["grid"]["rows"] if size != record["fitted_to"]]
+    cells = [cell["rates"] for cell in record["cells"] if cell["rows"] in others]
+    rows = []
+    for label, some in [*((name, [name]) for name in names), ("all", names)]:
+        found = [
+            abs(rates[name]["refitted"] / rates[name]["steady"] - 1)
+            for rates in cells
+            for name in some
+        ]
+        if found:
+            rows.append((label, *_percent((statistics.median(found), quantile(found, 0.9)))))
+    fitted = f"{record['fitted_to'] / 1e6:g}M"
+    sizes = " and ".join(f"{size / 1e6:g}M" for size in others)
+    title = f"The same for R = {sizes}, with factors that fit the cells of R = {fitted}"
+    note = "what is left when the noise of a few short calibration runs is averaged out"
+    return Sheet(title, ("algorithm", "median", "nine in ten"), tuple(rows), note)
 
 
 def _percent(values: Sequence[float]) -> list[str]:
