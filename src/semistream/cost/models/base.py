@@ -75,7 +75,6 @@ class Setting:
             stream_bytes=self.task.stream_row,
             payload_columns=len(payload),
             payload_bytes=known + rest,
-            hashed=not spec.master.keys.exact,
         )
 
     def component(self, name: str) -> int:
