@@ -97,6 +97,20 @@ def test_what_is_no_profile_is_refused(content, tmp_path):
         Profile.load(path)
 
 
+def test_a_profile_without_its_machine_is_none(profile, tmp_path):
+    path = tmp_path / "profile.json"
+    replace(profile, machine={"cpu": "Z80"}).save(path)
+    with pytest.raises(OptionError, match="date"):
+        Profile.load(path)
+
+
+def test_a_profile_that_cannot_be_written_leaves_nothing(profile, tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        profile.save(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def test_the_profile_lies_where_the_environment_says(monkeypatch, tmp_path):
     monkeypatch.setenv("SEMISTREAM_PROFILE", str(tmp_path / "mine.json"))
     assert default_path() == tmp_path / "mine.json"

@@ -146,6 +146,17 @@ def test_calibrate_shows_and_saves_unit_costs(tmp_path, profile, monkeypatch):
     assert values["costs"] == json.loads(other.read_text())["costs"]
 
 
+@pytest.mark.parametrize("option", ["--output", "--data"])
+def test_calibrate_refuses_what_it_cannot_write_before_it_measures(option, tmp_path, monkeypatch):
+    monkeypatch.setattr("semistream.cost.planning.commands.calibrated", pytest.fail)
+    wrong = tmp_path if option == "--output" else tmp_path / "nowhere"
+    failed = CliRunner().invoke(
+        app, ["calibrate", "--output", str(tmp_path / "p"), option, str(wrong)]
+    )
+    assert failed.exit_code == 1
+    assert str(wrong) in failed.output.replace("\n", "")
+
+
 def test_a_machine_without_a_profile_is_measured_first(master, profile, monkeypatch):
     little = replace(
         calibrate.QUICK,

@@ -120,6 +120,22 @@ def test_absent_rows_wait_unless_the_filter_knows_them(masters, kind):
     assert loop.w_F / loop.w == pytest.approx(0.26 if kind == "filter" else 0.0, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("partition-join", "1:1"), ("optimised-x-hybridjoin", "1:1"), ("ssij", "filter")],
+)
+def test_half_of_a_stream_without_a_match(masters, name, kind):
+    seen, hits, setting = run(masters[kind], name, 0.8, 0.08, absent=0.5)
+    loop = loop_of(setting)
+    assert 1 / loop.pages_a_row == pytest.approx(seen, rel=0.15)
+    assert loop.hit_rate == pytest.approx(hits, abs=0.01)
+
+
+def test_absent_keys_are_fetched_in_vain(masters):
+    seen, _, setting = run(masters["1:1"], "derakhshan", 0.8, 0.1, absent=0.5)
+    assert 1 / loop_of(setting).pages_a_row == pytest.approx(seen, rel=0.1)
+
+
 def test_skew_zero_leaves_nothing_for_moijs_cache(masters):
     _, _, setting = run(masters["1:1"], "moij", 0.0, 0.08)
     assert loop_of(setting).hit_rate < 0.01

@@ -99,7 +99,7 @@ def _profile(given: object) -> Profile | str:
         return "there is no profile of this machine; `semistream calibrate` makes one"
     try:
         profile = Profile.load(path)
-    except OptionError as error:
+    except (OptionError, OSError) as error:
         return str(error)
     if doubts := profile.doubts():
         return f"{path} may not hold ({'; '.join(doubts)}); run `semistream calibrate` again"

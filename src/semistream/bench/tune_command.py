@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -71,11 +72,12 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
         bool, typer.Option("--pages", help="Tune the page size of the store instead.")
     ] = False,
     measure: Annotated[bool, typer.Option(help="Also run the choices, in turn.")] = True,
-    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = 0.5,
-    rounds: Annotated[int, typer.Option(help="How many samples.")] = 3,
-    points: Annotated[int, typer.Option(help="Values of a knob that are run.")] = 8,
+    seconds: Annotated[float, typer.Option(min=0.001, help="How long each sample takes.")] = 0.5,
+    rounds: Annotated[int, typer.Option(min=1, help="How many samples.")] = 3,
+    points: Annotated[int, typer.Option(min=1, help="Values of a knob that are run.")] = 8,
     scratch: Annotated[
-        Path | None, typer.Option(help="Where --pages builds masters, for as long as it takes.")
+        Path | None,
+        typer.Option(help="Where --pages builds masters meanwhile, if not beside it."),
     ] = None,
     profile: Costs = None,
     figure: Figure = None,
@@ -88,7 +90,7 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
     """
     with messages():
         one_thread()
-        opened = open_master(master, read)
+        opened, budget = open_master(master, read), parse_bytes(memory)
         stream = stream_of(opened, skew, 0.0, sample, _pairs(on) or list(opened.key))
         grid = _grid(
             opened,
@@ -99,11 +101,11 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
         )
         costs = unit_costs(profile, master.parent)
         record = begin(asdict(grid), costs)
-        with _scratch(scratch) as folder, _told() as say:
+        with _scratch(scratch or master.parent, pages and measure) as folder, _told() as say:
             masters = {opened.manifest.page_bytes: opened}
-            if pages and measure:
+            if folder is not None:
                 masters |= _at_other_sizes(opened, folder, say)
-            case = _case(masters, parse_bytes(memory), stream, stream_row, costs)
+            case = _case(masters, budget, stream, stream_row, costs)
             case = case._replace(batches=_stream(case) if measure else ())
             if profile is None:
                 say("reads of this master")
@@ -123,7 +125,14 @@ def _pairs(on: list[str] | None) -> dict[str, str]:
 
 
 @contextmanager
-def _scratch(folder: Path | None) -> Iterator[Path]:
+def _scratch(folder: Path, wanted: bool) -> Iterator[Path | None]:
+    """Give a folder for masters, where any are built: on the disk of the one they stand beside."""
+    if not wanted:
+        yield None
+        return
+    if not os.access(folder, os.W_OK):
+        msg = f"{folder} is no folder that can be written; give another one with --scratch"
+        raise OptionError(msg)
     with tempfile.TemporaryDirectory(dir=folder, prefix="tune-") as name:
         yield Path(name)
 

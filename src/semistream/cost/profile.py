@@ -62,8 +62,11 @@ class Profile:
             "costs": self.costs.as_dict(),
         }
         written = path.with_suffix(f".{os.getpid()}.tmp")
-        written.write_text(json.dumps(values, indent=1))
-        written.replace(path)
+        try:
+            written.write_text(json.dumps(values, indent=1))
+            written.replace(path)
+        finally:
+            written.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path) -> Profile:
@@ -75,7 +78,10 @@ class Profile:
                 msg = f"{path}: format {version!r}, not {_FORMAT}: run `semistream calibrate` again"
                 raise OptionError(msg)
             costs = UnitCosts.from_dict(values["costs"])
-            return cls(costs, values["machine"], values["quick"], values["paces"])
+            found = cls(costs, values["machine"], values["quick"], values["paces"])
+            found.doubts()  # reads what a description of a machine must have
+            int(found.machine["memory_bytes"])
+            return found  # noqa: TRY300 - all of it may fail
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, OptionError):
                 raise

@@ -60,8 +60,6 @@ class Shape:
     """The papers' v_S."""
     payload_columns: int = 5
     payload_bytes: float = 112.0
-    hashed: bool = False
-    """Whether codes are hashes of keys, not the keys themselves."""
 
 
 @dataclass(frozen=True)

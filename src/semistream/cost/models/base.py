@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from semistream.cost.loop import Loop
 from semistream.cost.queue import Groups, grouped
 from semistream.cost.unit_costs import Fit, Shape
@@ -14,7 +16,6 @@ from semistream.output import gathered_schema
 from semistream.plain import row_width
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from semistream.cost.demand import Demand
@@ -74,7 +75,6 @@ class Setting:
             stream_bytes=self.task.stream_row,
             payload_columns=len(payload),
             payload_bytes=known + rest,
-            hashed=not spec.master.keys.exact,
         )
 
     def component(self, name: str) -> int:
@@ -106,8 +106,22 @@ class Setting:
 
     def page_shares(self, cached: float = 0.0) -> npt.NDArray[np.float64]:
         """Give the share of stream rows that wait for each page, some keys being in the cache."""
-        unknown = (self.demand.absent - self.known_absent) / self.pages
-        return self.matching * self.demand.page_shares(cached) + unknown
+        return self.matching * self.demand.page_shares(cached) + self._unknown_a_page
+
+    def held_pages(self, count: int) -> tuple[float, npt.NDArray[np.float64]]:
+        """Give the share of stream rows that the hottest pages answer, and who waits for a page.
+
+        A row that a held page lacks waits for it like any other.
+        """
+        shares = np.sort(self.demand.page_shares())[::-1]
+        hits = self.matching * float(shares[:count].sum())
+        shares[:count] = 0.0
+        return hits, self.matching * shares + self._unknown_a_page
+
+    @property
+    def _unknown_a_page(self) -> float:
+        """The share of stream rows that wait for a page which does not have them."""
+        return (self.demand.absent - self.known_absent) / self.pages
 
     def groups(self, cached: float = 0.0) -> Groups:
         """Give the same, in classes of pages."""

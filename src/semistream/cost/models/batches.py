@@ -21,8 +21,7 @@ def partition_join(s: Setting) -> Loop:
     """Hold hot pages; bring the partition for which most rows wait when the buffer is full."""
     window, pages = s.component("window"), int(s.plan.settings["buffer_pages"])
     held = int(s.component("cache") * 15 / 16 / PageCache.page_price(s.task) * s.fit.cached)
-    shares = np.sort(s.page_shares())[::-1]
-    hits, rest = float(shares[:held].sum()), shares[held:]
+    hits, rest = s.held_pages(held)
     if pages > 1:
         order = np.random.default_rng(0).permutation(rest)
         rest = np.add.reduceat(order, np.arange(0, len(order), pages))
@@ -30,7 +29,7 @@ def partition_join(s: Setting) -> Loop:
     loop = s.loop(
         fullest_first(grouped(rest), rows, rows / 4),
         window,
-        hits=hits * s.matching,
+        hits=hits,
         cache_bytes=s.component("cache"),
     )
     return replace(loop, pages=pages, read_bytes=pages * s.page_bytes)
@@ -43,7 +42,8 @@ def ssij(s: Setting) -> Loop:
     """
     window, cached = s.component("window"), int(s.plan.settings["cached_pages"])
     shares = np.sort(s.page_shares())[::-1]
-    pinned, rows = float(shares[:cached].sum()), s.rows(window) * s.fit.fill
+    pinned = float(shares[:cached].sum())
+    rows = s.rows(window) * s.fit.fill / (1 - s.known_absent)  # of the stream, for a full window
     queue = in_batches(grouped(shares[cached:]), rows)
     loop = s.loop(queue, window, moves=1.0)
     wanted = queue.reads * rows / s.pages  # the chance that a page is
@@ -63,21 +63,25 @@ def derakhshan(s: Setting) -> Loop:
 
     How long a key stays in an LRU cache follows from the cache being full (Che et al., 2002): after
     T_C rows without it, where Σ (1 − e^(−p·T_C)) is the number of keys that have room. A batch ends
-    when the queue is full, or when its keys fill half of the cache.
+    when the queue is full, or when its keys would fill half of the cache. Rows without a match ask
+    for a page each time, for nothing of them stays.
     """
     keys = s.component("cache") * 7 / 8 / s.cached_value * s.fit.cached
     size, some = s.demand.classes
-    share = s.matching * s.demand.share
+    share, unknown = s.matching * s.demand.share, s.demand.absent - s.known_absent
 
     def distinct(rows: float) -> float:
         return float((size * -np.expm1(-s.matching * some * rows)).sum())
 
-    rows = min(_rows_of(s), solve(distinct, s.component("cache") / 2 / s.cached_value))
+    def asked(rows: float) -> float:
+        return distinct(rows) + unknown * rows
+
+    rows = min(_rows_of(s), solve(asked, s.component("cache") / 2 / s.cached_value))
     rows *= s.fit.fill
     stays = solve(distinct, keys)
     missed = share * np.exp(-share * stays)
     placed = len(s.demand.page)
-    evenly = float((s.demand.size[placed:] * missed[placed:]).sum()) / s.pages
+    evenly = (float((s.demand.size[placed:] * missed[placed:]).sum()) + unknown) / s.pages
     lacking = np.bincount(s.demand.page, missed[:placed], minlength=s.pages) + evenly
     queue = in_batches(grouped(np.asarray(lacking, dtype=np.float64)), rows)
     hits = float((s.demand.size * (share - missed)).sum())

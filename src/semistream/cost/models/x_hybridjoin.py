@@ -54,7 +54,7 @@ def _pinned(s: Setting, l: int, window: float, k: int = 1) -> Loop:  # noqa: E74
     waiting = s.waiting(window) * (1 - pinned / 7)
     queue = oldest_first(grouped(rest), waiting)
     loop = s.loop(queue, window)
-    admissions = loop.w / (s.rows(window) / 4)
+    admissions = loop.w_S / (s.rows(window) / 4)
     return replace(
         loop, pages=k, read_bytes=k * s.page_bytes, met=l * admissions, pinned=loop.w * pinned
     )
@@ -63,7 +63,6 @@ def _pinned(s: Setting, l: int, window: float, k: int = 1) -> Loop:  # noqa: E74
 def optimised_x_hybridjoin(s: Setting) -> Loop:
     """Answer the rows of pinned pages before the window; the rest as HYBRIDJOIN does."""
     window, l = s.component("window"), int(s.plan.settings["l"])  # noqa: E741 - the paper's name
-    shares = np.sort(s.page_shares())[::-1]
-    hits = float(shares[:l].sum()) * s.matching
-    queue = oldest_first(grouped(shares[l:]), s.waiting(window))
+    hits, rest = s.held_pages(l)
+    queue = oldest_first(grouped(rest), s.waiting(window))
     return s.loop(queue, window, hits=hits, cache_bytes=l * PageCache.page_price(s.task))

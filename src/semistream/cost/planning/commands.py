@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ from semistream.cost.planning.planner import plan as make_plan
 from semistream.cost.planning.show import cluster_sheet, planning_sheets
 from semistream.cost.planning.show_costs import cost_sheets
 from semistream.cost.profile import default_path
+from semistream.errors import OptionError
 from semistream.master import open_master
 from semistream.terminal import AsJson, console, messages, progress_bar
 
@@ -177,6 +179,17 @@ def _say(text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def _target(path: Path) -> Path:
+    """Refuse a file that cannot be written, before minutes are spent."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written ({error.strerror}); see --output") from None
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise OptionError(f"{path} is no file that can be written; give another one with --output")
+    return path
+
+
 def calibrate(
     quick: Annotated[
         bool, typer.Option("--quick", help="Some seconds, on a small master.")
@@ -196,9 +209,11 @@ def calibrate(
     semistream plan.
     """
     with messages():
+        path = _target(output or default_path())
+        if not os.access(data, os.W_OK):
+            raise OptionError(f"--data {data} is no folder that can be written; give another one")
         with _progress() as say:
             profile = calibrated(data, quick=quick, say=say)
-        path = output or default_path()
         profile.save(path)
         if as_json:
             shown = {"path": str(path), "quick": quick, "machine": dict(profile.machine)}

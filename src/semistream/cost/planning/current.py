@@ -59,7 +59,7 @@ def current_profile(folder: Path, say: Say = no_one) -> Current:
         return _measured(path, folder, say, f"there was no profile at {path}")
     try:
         profile = Profile.load(path)
-    except OptionError as error:
+    except (OptionError, OSError) as error:
         return _measured(path, folder, say, str(error))
     doubts = profile.doubts()
     if doubts:
