@@ -34,10 +34,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 
 @contextmanager
 def messages() -> Iterator[None]:
-    """Turn our errors into a message and exit code 1."""
+    """Turn our errors, and those of files, into a message and exit code 1."""
     try:
         yield
-    except SemistreamError as error:
+    except (SemistreamError, OSError) as error:
         errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["Adaptive"]
+__all__ = ["MOST_SWEEPS", "PAGE_COST", "Adaptive"]
 
-_MOST_SWEEPS = 16  # no row waits for more
-_PAGE_COST = 300  # rows that are answered in the time that a page takes: 40 to 60 µs against 0.15
+MOST_SWEEPS = 16  # no row waits for more
+PAGE_COST = 300  # rows that are answered in the time that a page takes: 40 to 60 µs against 0.15
 _STAGING = 16  # this part of the divided memory holds rows on their way into the cache
 _LARGEST_OUTPUT = 8 << 20
 _MOST_WAITING = 4096  # rows; pages with more are alike
@@ -140,7 +140,7 @@ class Adaptive(Algorithm):
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._cut = False  # whether the last row that was collected has more pairs
         self._make_cache(engine)
-        self._sweeps: deque[int] = deque(maxlen=_MOST_SWEEPS - 1)
+        self._sweeps: deque[int] = deque(maxlen=MOST_SWEEPS - 1)
         self._hand = 0
         self._forced = bool(engine.plan.settings.get("at_once"))
         self._faults, self._seen_pages, self._patience = page_faults(), 0, _RARE
@@ -290,7 +290,7 @@ class Adaptive(Algorithm):
         metrics, cache, since = self.engine.metrics, self._cache, self._since
         rows = metrics.rows_in - since.start
         reads = max(1, metrics.pages_read - since.pages)
-        share = _PAGE_COST * reads / max(1, since.missed)  # of page reads, for a row that misses
+        share = PAGE_COST * reads / max(1, since.missed)  # of page reads, for a row that misses
         window = share * since.missed / rows / self.engine.window.capacity
         coldest = self._coldest() / (2 * rows)  # counts are halved: they cover two periods
         cached = coldest * (1 + share) / self._row

@@ -31,6 +31,9 @@ log = logging.getLogger("semistream")
 _PART = 64  # of the memory is the sample's
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16  # of a sample
 _CODE = 8  # bytes
+_ESTIMATE = 1 << 20  # bytes that an estimate and its predictions take, beside copies of the sample
+_COPIES, _A_PAGE = 4, 16  # of the sample; bytes for each page of the master
+_MOST_ASIDE = 8  # this part of the memory at most: more costs what a better choice could bring
 
 
 def started(
@@ -45,14 +48,21 @@ def started(
     """Start an auto join; the log says what it begins with, and why."""
     kind, task, plan = choose(AUTO, spec, memory, use_filter, options, shared)
     rows = min(_MOST_ROWS, memory // _PART // _CODE)
-    room = Room(spec, memory - rows * _CODE, use_filter)
+    aside = {"sample": rows * _CODE, "estimate": _estimate_bytes(rows, spec.master.pages)}
+    room = Room(spec, max(1, memory - sum(aside.values())), use_filter)
     planner = _no_choice(plan, room, rows, shared) or _planner(room, options.get("profile"))
     if isinstance(planner, str):
         log.info("auto is %s: %s", DEFAULT, planner)
         plan = plan.with_settings(chosen=planner)
         return plan, kind.operator(task, plan, clock, max_wait)
     first = Choice(why=f"until {rows:,} rows are seen")
-    return plan, Auto(room, _pilot(planner, rows, first), first, clock, max_wait)
+    pilot = _pilot(planner, rows, first)
+    return plan, Auto(room, pilot, first, clock, max_wait, aside["estimate"])
+
+
+def _estimate_bytes(rows: int, pages: int) -> int:
+    """Give what a decision takes for a moment, while the join rests."""
+    return _ESTIMATE + _COPIES * rows * _CODE + _A_PAGE * pages
 
 
 def _planner(room: Room, given: object) -> Planner | str:
@@ -79,8 +89,9 @@ def _no_choice(plan: Plan, room: Room, rows: int, shared: HostShare | None) -> s
         return "the budget holds the whole master, whatever the algorithm"
     if room.spec.master.read == "mapped":
         return "on mapped reads it alone looks rows up in pages that lie in memory"
-    if rows < _LEAST_ROWS:
-        return "the budget is too small for a sample of the stream"
+    aside = rows * _CODE + _estimate_bytes(rows, room.spec.master.pages)
+    if rows < _LEAST_ROWS or aside * _MOST_ASIDE > room.memory + aside:
+        return "the budget is too small for a sample of the stream, and what is made of it"
     try:
         room.plan(DEFAULT, {})
     except BudgetError:
@@ -93,7 +104,10 @@ def _profile(given: object) -> Profile | str:
     if isinstance(given, Profile):
         return given
     if given is not None:
-        return _given(given)
+        profile = _given(given)
+        if doubts := profile.doubts():
+            log.warning("auto: the profile given may not hold here: %s", "; ".join(doubts))
+        return profile
     path = default_path()
     if not path.exists():
         return "there is no profile of this machine; `semistream calibrate` makes one"

@@ -41,6 +41,8 @@ class Auto(Operator):
         What runs at first.
     clock, max_wait
         As for `Join`.
+    estimate
+        Bytes that a decision takes for a moment.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class Auto(Operator):
         first: Choice,
         clock: Callable[[], float],
         max_wait: float | None,
+        estimate: int = 0,
     ) -> None:
         self.metrics = Metrics()
+        self._estimate = estimate
         self._before = Metrics()
         self._room, self._pilot = room, pilot
         self._clock, self._max_wait = clock, max_wait
@@ -60,9 +64,9 @@ class Auto(Operator):
 
     def _start(self, choice: Choice) -> None:
         kind, task, plan = self._room.plan(choice.algorithm, choice.options)
-        sample = self._pilot.nbytes
-        parts = {**plan.components, "sample": sample}
-        whole = replace(plan, memory=plan.memory + sample, components=parts)
+        aside = {"sample": self._pilot.nbytes, "estimate": self._estimate}
+        parts = {**plan.components, **aside}
+        whole = replace(plan, memory=plan.memory + sum(aside.values()), components=parts)
         self.followed = whole.with_settings(chosen=choice.why)
         self._chosen = choice
         self._running = kind.operator(task, plan, self._clock, self._max_wait)

@@ -92,7 +92,9 @@ class Sample:
         if count < min(_RUN, batch.num_rows, len(self._codes)):
             return
         self._due -= count
-        some = batch.slice(0, count).select(self._names)
+        # Batches may be sorted: another part of each is taken.
+        first = self._taken * 7919 % (batch.num_rows - count + 1)
+        some = batch.slice(first, count).select(self._names)
         # As the engine does it, in slices: a dictionary may hide any size.
         for rows, _ in plain_slices(some, self._plain, self.nbytes, copies=2, beside=_BESIDE):
             codes = self._keys.encode(rows.columns)

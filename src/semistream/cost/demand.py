@@ -78,38 +78,6 @@ class Demand:
         page = (ranks - 1) * pages // values if by_rank else _scattered(placed, pages)
         return cls(size, share, page.astype(np.int32), pages, absent)
 
-    @classmethod
-    def counted(
-        cls,
-        counts: npt.NDArray[np.int64],
-        page: npt.NDArray[np.int32],
-        *,
-        values: int,
-        pages: int,
-        unseen: float = 0.0,
-        absent: float = 0.0,
-    ) -> Demand:
-        """Give the shares that were counted in a stream.
-
-        Parameters
-        ----------
-        counts, page
-            How often each key was seen, and its page.
-        values
-            How many keys the master has; those that were not seen have ``unseen`` together.
-        unseen
-            The share of rows that will ask for a key that was not seen (Good and Turing: about the
-            share of keys that were seen once).
-        """
-        order = np.argsort(-counts, kind="stable")
-        seen = (1 - unseen) * counts[order] / max(1, int(counts.sum()))
-        rest = max(0, values - len(counts))
-        if not rest and len(counts):
-            seen /= seen.sum()
-        size = np.append(np.ones(len(seen)), float(rest)) if rest else np.ones(len(seen))
-        share = np.append(seen, unseen / rest) if rest else seen
-        return cls(size, share, page[order], pages, absent)
-
     def __post_init__(self) -> None:
         if not 0 <= self.absent < 1:
             msg = f"absent={self.absent!r} is not possible; give a share from 0 to below 1"

@@ -58,7 +58,7 @@ def _rows(schema: pa.Schema, count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _best(work: Callable[[], object], repeats: int) -> float:
+def _median(work: Callable[[], object], repeats: int) -> float:
     """Give the median time of some calls."""
     spent = []
     for _ in range(repeats):
@@ -84,7 +84,7 @@ def take_in_cost(master: Master, repeats: int) -> RowCost:
         codes = master.keys.encode([keys])
         master.page_of(codes.values)
 
-    return RowCost(_best(work, repeats) / _ROWS)
+    return RowCost(_median(work, repeats) / _ROWS)
 
 
 def append_and_expire(repeats: int) -> tuple[RowCost, RowCost]:
@@ -137,7 +137,7 @@ def probe_cost(repeats: int) -> RowCost:
     asked = draw.integers(0, 2 * _ROWS, _ROWS)
     out = np.empty(_ROWS, dtype=np.int64), np.empty(_ROWS, dtype=np.int64)
     hit = np.zeros(_ROWS, dtype=np.bool_)
-    return RowCost(_best(lambda: cache.probe(asked, (0, -1), False, *out, hit), repeats) / _ROWS)
+    return RowCost(_median(lambda: cache.probe(asked, (0, -1), False, *out, hit), repeats) / _ROWS)
 
 
 def output_cost(repeats: int) -> RowCost:
@@ -148,7 +148,7 @@ def output_cost(repeats: int) -> RowCost:
         rows, page = _rows(schema, _ROWS), _rows(schema, _PAGE_ROWS)
         draw = np.random.default_rng(0)
         index, places = draw.integers(0, _ROWS, _PAIRS), draw.integers(0, _PAGE_ROWS, _PAIRS)
-        spent = _best(lambda: _give_out(rows, page, index, places), repeats)  # noqa: B023
+        spent = _median(lambda: _give_out(rows, page, index, places), repeats)  # noqa: B023
         points.append(_Point(2 * columns, 2 * size, spent / _PAIRS))
     return _fitted(points)
 
@@ -173,6 +173,6 @@ def far_curve(largest: int, repeats: int) -> Curve:
     for size in sizes:
         rows = _rows(schema, size // 24)
         index = np.random.default_rng(0).integers(0, rows.num_rows, _PAIRS)
-        spent.append(_best(lambda: take_rows(rows, index), repeats))  # noqa: B023
+        spent.append(_median(lambda: take_rows(rows, index), repeats))  # noqa: B023
     slower = np.maximum.accumulate(np.array(spent) / spent[0])
     return Curve(tuple(float(size) for size in sizes), tuple(slower.tolist()))

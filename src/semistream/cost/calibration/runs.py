@@ -36,6 +36,7 @@ __all__ = ["Counts", "Observed", "Pace", "Trial", "counted", "fitted", "observe"
 _WITHOUT_CACHE = 1e-3  # a share of hits below it tells nothing of a cache
 _DOUBT = 0.15  # what the rows of another way to read count beside a run
 _SMALL = 0.1
+_USUAL = Fit(rows=2.0, hits=2.0)  # where runs leave it open
 _LEAST, _MOST = 0.05, 4.0  # bounds of what is fitted
 
 
@@ -194,10 +195,10 @@ def _one_by_one(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
     whole = np.array([t.whole for t in times])
     rest = np.maximum(whole - [t.disk for t in times], 0.0)
     terms, wanted = terms / whole[:, None], rest / whole
-    if like is not None:
-        doubts = [(0.0, 1 / max(like.rows, _SMALL), 0.0), (0.0, 0.0, 1 / max(like.hits, _SMALL))]
-        terms = np.vstack([terms, _DOUBT * np.array(doubts)])
-        wanted = np.append(wanted, [_DOUBT, _DOUBT])
+    usual, doubt = (like, _DOUBT) if like else (_USUAL, _DOUBT / 4)
+    doubts = [(0.0, 1 / max(usual.rows, _SMALL), 0.0), (0.0, 0.0, 1 / max(usual.hits, _SMALL))]
+    terms = np.vstack([terms, doubt * np.array(doubts)])
+    wanted = np.append(wanted, [doubt, doubt])
     step, rows, hits = non_negative(terms, wanted).tolist()
     return replace(fit, step=step, rows=rows, hits=hits)
 
@@ -220,7 +221,7 @@ def _overlapping(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
         before = rows * t.rows.waiting + hits * t.rows.hits
         found = np.maximum(t.disk + wake * t.reads, met) + before
         error = error + np.log(found / t.whole) ** 2
-    usual = like or Fit(rows=2.0, hits=2.0)
+    usual = like or _USUAL
     error = error + (_DOUBT * np.log(rows / max(usual.rows, _SMALL))) ** 2
     error = error + (_DOUBT * np.log(hits / max(usual.hits, _SMALL))) ** 2
     a, b, c, d = np.unravel_index(int(error.argmin()), error.shape)

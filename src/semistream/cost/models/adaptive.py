@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from semistream.algorithms.adaptive import MOST_SWEEPS, PAGE_COST
 from semistream.cache import CacheCost
 from semistream.cost.queue import Queue, fullest_first
 from semistream.output import gathered_schema
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from semistream.cost.models.base import Setting
 
 __all__ = ["adaptive"]
-
-_MOST_SWEEPS = 16
-_PAGE_COST = 300
 
 
 class _Split(NamedTuple):
@@ -58,7 +56,7 @@ def _split(s: Setting, cache: float) -> _Split:
     window = divided - cache
     effective = keys * s.fit.cached
     rows = s.rows(window) * s.fit.fill
-    queue = fullest_first(s.groups(effective), rows, rows / 4, _MOST_SWEEPS)
+    queue = fullest_first(s.groups(effective), rows, rows / 4, MOST_SWEEPS)
     return _Split(keys, cache, window, queue, s.hit(effective))
 
 
@@ -81,7 +79,7 @@ def _settled(s: Setting) -> _Split:
 def _way(s: Setting, split: _Split) -> int:
     """Tell whether the cache grows (1), shrinks (−1), or stays, as the algorithm weighs it."""
     missed = max(1e-9, 1 - split.hits - s.known_absent)
-    share = _PAGE_COST * split.queue.reads / missed
+    share = PAGE_COST * split.queue.reads / missed
     window = share * missed / split.window
     eighth = s.hit(split.keys) - s.hit(split.keys * 7 / 8)
     coldest = eighth / max(1e-9, split.keys / 8)

@@ -104,6 +104,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument an option
     stream that never ends and a join that is warm.
     """
     with messages():
+        if measure and cluster is not None:
+            msg = "--measure runs one join here, not those of a --cluster; give one of them"
+            raise OptionError(msg)
         with _progress() as say:
             planning = make_plan(
                 open_master(master, read),
@@ -127,7 +130,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument an option
                 draw_plan(planning, figure)
             if measure:
                 say(f"run {planning.winner.algorithm if planning.winner else ''}", 0, 1)
-            measured = measure_winner(planning, seconds) if measure else None
+            measured = measure_winner(planning, seconds) if measure and planning.winner else None
         _show(planning, measured, as_json)
 
 

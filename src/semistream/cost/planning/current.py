@@ -63,7 +63,8 @@ def current_profile(folder: Path, say: Say = no_one) -> Current:
         return _measured(path, folder, say, str(error))
     doubts = profile.doubts()
     if doubts:
-        return _measured(path, folder, say, f"those in {path} may not hold: {'; '.join(doubts)}")
+        why = f"those in {path} may not hold: {'; '.join(doubts)}"
+        return _measured(path if profile.quick else None, folder, say, why)
     how = "quickly, " if profile.quick else ""
     when = f"Unit costs: measured {how}{profile.machine['date']} ({path})."
     return Current(profile, f"{when}{busy(profile)}")
@@ -88,11 +89,14 @@ def busy(profile: Profile) -> str:
     return f" {text}: `semistream calibrate` it again when at rest."
 
 
-def _measured(path: Path, folder: Path, say: Say, why: str) -> Current:
+def _measured(path: Path | None, folder: Path, say: Say, why: str) -> Current:
+    """Measure quickly; keep it, unless ``path`` is None: a thorough profile is not replaced."""
     profile = calibrated(folder, quick=True, say=say)
+    kept = "not kept, for a thorough one lies there"
     try:
-        profile.save(path)
-        kept = f"kept in {path}"
+        if path is not None:
+            profile.save(path)
+            kept = f"kept in {path}"
     except OSError as error:  # a folder that cannot be written: the plan is as good without
         kept = f"not kept, for {path} cannot be written ({error.strerror})"
     text = f"Unit costs: measured quickly just now, for {why}; {kept}. `semistream calibrate`"
