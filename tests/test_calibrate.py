@@ -125,7 +125,7 @@ def test_what_went_into_a_run_is_found_again(name, tmp_path):
     build_master(master_table(100_000), tmp_path, key="key", page_bytes="32KB")
     master = open_master(tmp_path, "direct")
     spec = JoinSpec.resolve(master, Stream(Zipf(10)).schema, "key", "inner", None, "")
-    true = Fit(step=1e-4, rows=2.0, fill=0.8, cached=0.6)
+    true = Fit(step=1e-4, rows=2.0, hits=2.0, fill=0.8, cached=0.6)
     costs = replace(example_profile().costs, fits={f"{name} direct": true})
     runs = []
     for share in (0.02, 0.1, 0.3):

@@ -358,9 +358,9 @@ def test_what_is_measured_reads_pages_as_predicted(master):
 
 
 def test_a_sample_takes_the_place_of_a_law(master):
-    counted = Demand.counted(
-        np.array([90, 10]), np.array([3, 5], np.int32), values=KEYS, pages=master.pages, unseen=0.1
-    )
+    share = np.array([0.8, 0.1, 0.1 / (KEYS - 2)])
+    size = np.array([1.0, 1.0, KEYS - 2.0])
+    counted = Demand(size, share, np.array([3, 5], np.int32), master.pages)
     sample = SimpleNamespace(demand=lambda _: counted, row_bytes=99.6, describe=lambda: "as seen")
     found = plan(master, memory=MEMORY, sample=sample)
     assert found.question.demand is counted
