@@ -20,7 +20,7 @@ __all__ = ["KNOWN"]
 KNOWN: Mapping[str, Counts] = MappingProxyType(
     {
         "meshjoin": Counts(fill=0.83),
-        "r-meshjoin": Counts(fill=0.86),
+        "r-meshjoin": Counts(fill=0.88),
         "partition-join": Counts(fill=0.98, cached=0.85),
         "ssij": Counts(fill=0.98),
         "derakhshan": Counts(fill=0.88, cached=0.95),
@@ -28,11 +28,11 @@ KNOWN: Mapping[str, Counts] = MappingProxyType(
         "x-hybridjoin": Counts(fill=0.98),
         "optimised-x-hybridjoin": Counts(fill=0.97),
         "tuned-x-hybridjoin": Counts(fill=0.99),
-        "cachejoin": Counts(fill=0.95, cached=0.5),
+        "cachejoin": Counts(fill=0.95, cached=0.53),
         "pcsrj": Counts(fill=0.97, cached=0.55),
         "moij": Counts(fill=0.97),
-        "ssbj": Counts(fill=0.8),
-        "adaptive": Counts(fill=1.03, cached=0.5),
+        "ssbj": Counts(fill=0.79),
+        "adaptive": Counts(fill=1.02, cached=0.55),
     }
 )
 """By algorithm; others are as their models say."""
