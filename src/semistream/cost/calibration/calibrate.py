@@ -147,14 +147,26 @@ def _paces(runs: dict[str, list[Observed]]) -> dict[str, float]:
 
 
 def _fits(runs: dict[str, list[Observed]], costs: UnitCosts, settled: bool) -> dict[str, Fit]:
-    """Fit every loop, by way to read; mapped ones first, for they tell more of rows."""
-    found: dict[str, Fit] = {}
-    for kind in sorted(runs, key=lambda kind: kind.endswith("direct")):
-        name, read = kind.rsplit(" ", 1)
-        counts = counted(runs[kind]) if settled else KNOWN.get(name, Counts())
-        like = found.get(f"{name} mapped") if read == "direct" else None
-        found[kind] = fitted(runs[kind], costs, counts, like)
+    """Fit every loop, by way to read; mapped ones first, for they tell more of rows.
+
+    A page that comes from the disk costs more than its read: it is cold, and so are the processor's
+    caches. That is much the same for all algorithms, so that what most have tells of each.
+    """
+    counts = {kind: _counts(kind, some, settled) for kind, some in runs.items()}
+    mapped, direct = (
+        [kind for kind in runs if kind.endswith(read)] for read in ("mapped", "direct")
+    )
+    found = {kind: fitted(runs[kind], costs, counts[kind]) for kind in mapped}
+    alike = {kind: found[f"{kind.removesuffix(' direct')} mapped"] for kind in direct}
+    first = {k: fitted(runs[k], costs, counts[k], alike[k]) for k in direct}
+    cold = statistics.median([first[k].step - alike[k].step for k in direct]) if direct else 0.0
+    for kind in direct:
+        found[kind] = fitted(runs[kind], costs, counts[kind], alike[kind], cold)
     return found
+
+
+def _counts(kind: str, runs: list[Observed], settled: bool) -> Counts:
+    return counted(runs) if settled else KNOWN.get(kind.rsplit(" ", 1)[0], Counts())
 
 
 class _Steps:

@@ -142,17 +142,25 @@ def counted(runs: Sequence[Observed]) -> Counts:
 
 
 def fitted(
-    runs: Sequence[Observed], costs: UnitCosts, counts: Counts, like: Fit | None = None
+    runs: Sequence[Observed],
+    costs: UnitCosts,
+    counts: Counts,
+    like: Fit | None = None,
+    cold: float = 0.0,
 ) -> Fit:
     """Find the factors with which a model takes as long as runs did.
 
     The runs are all of one way to read. What they counted is taken as it was, so that a cache that
-    has not settled does not spoil their times. ``like`` is the fit of another way to read: where
-    runs leave it open whether rows or pages were dear, rows cost the same.
+    has not settled does not spoil their times. ``like`` is what is expected: where runs leave it
+    open whether rows or pages were dear, it decides; ``cold`` is what a page that is waited for
+    costs beyond it.
     """
     fit = Fit(fill=counts.fill, cached=counts.cached)
     times = [_times(run, _as_counted(run, fit), costs) for run in runs]
-    return _overlapping(fit, times, like) if times[0].ahead else _one_by_one(fit, times, like)
+    if times[0].ahead:
+        return _overlapping(fit, times, like)
+    expected = replace(like, step=max(0.0, like.step + cold)) if like else None
+    return _one_by_one(fit, times, expected)
 
 
 def _as_counted(run: Observed, fit: Fit) -> Loop:
@@ -196,9 +204,10 @@ def _one_by_one(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
     rest = np.maximum(whole - [t.disk for t in times], 0.0)
     terms, wanted = terms / whole[:, None], rest / whole
     usual, doubt = (like, _DOUBT) if like else (_USUAL, _DOUBT / 4)
-    doubts = [(0.0, 1 / max(usual.rows, _SMALL), 0.0), (0.0, 0.0, 1 / max(usual.hits, _SMALL))]
-    terms = np.vstack([terms, doubt * np.array(doubts)])
-    wanted = np.append(wanted, [doubt, doubt])
+    expected = [usual.step, max(usual.rows, _SMALL), max(usual.hits, _SMALL)]
+    doubts = np.diag([doubt / value if value else 0.0 for value in expected])
+    terms = np.vstack([terms, doubts])
+    wanted = np.append(wanted, np.where(doubts.any(axis=1), doubt, 0.0))
     step, rows, hits = non_negative(terms, wanted).tolist()
     return replace(fit, step=step, rows=rows, hits=hits)
 
