@@ -11,7 +11,7 @@ import numpy as np
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import BATCH_ROWS, Feed, Workload
-from semistream.cost.calibration.reads import reads_of
+from semistream.cost.calibration.reads import with_reads_of
 from semistream.cost.demand import Demand
 from semistream.cost.planning.least import least_memory
 from semistream.cost.planning.question import Question
@@ -215,7 +215,7 @@ def measure_sustain(
     }
     for name in grid.algorithms:
         say(f"{name}: reads, and the least memory")
-        costs = profile.costs.with_reads(reads_of(master, grid.read_seconds))
+        costs = with_reads_of(profile.costs, master, grid.read_seconds)
         question = Question(spec, demand, costs, (name,))
         needed = _needed(grid, name, question)
         for times in grid.times:

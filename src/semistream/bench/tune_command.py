@@ -19,7 +19,7 @@ from semistream.bench.store import compact
 from semistream.bench.tuning import TuningGrid, begin
 from semistream.bench.tuning_cell import Case, tuned_cell
 from semistream.bench.tuning_tables import curve_sheets, summary_lines
-from semistream.cost.calibration.reads import reads_of
+from semistream.cost.calibration.reads import reads_of, with_reads_of
 from semistream.cost.planning.current import current_profile, given
 from semistream.cost.planning.stream import stream_like, stream_of
 from semistream.cost.planning.synthetic import SyntheticStream, read_keys
@@ -182,7 +182,7 @@ def _stream(case: Case) -> tuple[pa.RecordBatch, ...]:
 def _with_reads(case: Case) -> Case:
     """Measure what reads cost where the masters lie."""
     smallest = case.masters[min(case.masters)]
-    costs = case.costs.with_reads(reads_of(case.master, _READ_SECONDS))
+    costs = with_reads_of(case.costs, case.master, _READ_SECONDS)
     return case._replace(costs=costs, small_reads=reads_of(smallest, _READ_SECONDS))
 
 

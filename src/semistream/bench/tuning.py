@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from semistream.bench.matrix import one_thread
 from semistream.bench.tuning_cell import Case, tuned_cell
 from semistream.bench.workload import Feed, Workload
-from semistream.cost.calibration.reads import reads_of
+from semistream.cost.calibration.reads import reads_of, with_reads_of
 from semistream.cost.demand import Demand
 from semistream.cost.tuning.measure import Sampling
 from semistream.machine import describe
@@ -134,6 +134,6 @@ def _case(
         Demand.zipf(master.statistics.values, exponent, master.pages),
         feed.batches,
         feed.schema,
-        profile.costs.with_reads(reads_of(master, grid.read_seconds)),
+        with_reads_of(profile.costs, master, grid.read_seconds),
         reads_of(masters[min(masters)], grid.read_seconds) if grid.paged else {},
     )

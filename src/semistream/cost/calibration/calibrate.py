@@ -157,9 +157,10 @@ def _fits(runs: dict[str, list[Observed]], costs: UnitCosts, settled: bool) -> d
         [kind for kind in runs if kind.endswith(read)] for read in ("mapped", "direct")
     )
     found = {kind: fitted(runs[kind], costs, counts[kind]) for kind in mapped}
-    alike = {kind: found[f"{kind.removesuffix(' direct')} mapped"] for kind in direct}
+    alike = {kind: found.get(f"{kind.removesuffix(' direct')} mapped") for kind in direct}
     first = {k: fitted(runs[k], costs, counts[k], alike[k]) for k in direct}
-    cold = statistics.median([first[k].step - alike[k].step for k in direct]) if direct else 0.0
+    colder = [first[k].step - like.step for k, like in alike.items() if like is not None]
+    cold = statistics.median(colder) if colder else 0.0
     for kind in direct:
         found[kind] = fitted(runs[kind], costs, counts[kind], alike[kind], cold)
     return found

@@ -7,17 +7,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.cost.unit_costs import Curve, way
+from semistream.cost.unit_costs import Curve, UnitCosts, way
 
 if TYPE_CHECKING:
     from semistream.master import Master
 
-__all__ = ["ahead_curve", "read_curve", "reads_of"]
+__all__ = ["ahead_curve", "read_curve", "reads_of", "with_reads_of"]
 
 _PAGES = (1, 2, 4, 8, 16)
 _AHEAD = (1, 3)
+_ANOTHER = 2.0  # times as dear, or as cheap: another disk
 _RUNS = 64  # of a sweep
 _FEWEST = 12  # reads of each size, however long they take
+
+
+def with_reads_of(costs: UnitCosts, master: Master, seconds: float) -> UnitCosts:
+    """Give costs with what reads of this master cost, if that is something else altogether.
+
+    A master may lie on another disk than the profile's. But a second of reads by themselves says
+    less of a loop than the profile does, whose reads and steps were measured together: so it counts
+    only where it is more than twice as much, or less than half.
+    """
+    found = reads_of(master, seconds)
+    size = float(master.statistics.largest_part)
+    ratio = found[master.read](size) / costs.c_io[master.read](size)
+    return costs if 1 / _ANOTHER <= ratio <= _ANOTHER else costs.with_reads(found)
 
 
 def reads_of(master: Master, seconds: float, seed: int = 0) -> dict[str, Curve]:

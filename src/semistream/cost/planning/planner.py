@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms as known_algorithms
-from semistream.cost.calibration.reads import reads_of
+from semistream.cost.calibration.reads import with_reads_of
 from semistream.cost.planning.answers import for_memory, for_rate
 from semistream.cost.planning.asked import Asked
 from semistream.cost.planning.cluster import check_workers, cluster_of
@@ -76,8 +76,8 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
         Only these; all if not given.
     profile
         Unit costs of a machine, or their file, taken as they are. Without it those of this machine,
-        which are measured quickly, once, where they are not known; and what reads of this master
-        cost, which takes a second.
+        which are measured quickly, once, where they are not known; reads of this master are tried,
+        which takes a second, in case it lies on another disk.
     cluster
         How many workers there are; ``memory`` is then that of each, ``rate`` that of all.
     batch_rows
@@ -119,7 +119,7 @@ def _measured_here(master: Master, say: Say) -> Current:
     """Give this machine's unit costs, with what reads of this master cost where it lies."""
     profile, note = current_profile(master.path.parent, say)
     say("reads of this master", 0, 1)
-    costs = profile.costs.with_reads(reads_of(master, _READ_SECONDS))
+    costs = with_reads_of(profile.costs, master, _READ_SECONDS)
     note = f"{note} Reads of this master were measured just now."
     return Current(replace(profile, costs=costs), note)
 
