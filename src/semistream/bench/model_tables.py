@@ -83,8 +83,8 @@ def _errors(record: Record) -> Sheet:
     note = (
         "error of the predicted service rate, |predicted/measured − 1|: median, what nine in ten "
         "cells do not exceed, worst, and the median for each size of R, at the speed that the "
-        "machine had when it was calibrated (a yardstick beside every sample tells); as it was; and "
-        "of the rows that a page answers, which no clock has a part in"
+        "machine had when it was calibrated (a yardstick beside every sample tells); as it was; "
+        "and of the rows that a page answers, which no clock has a part in"
     )
     title = f"Predicted against measured, {record['grid']['read']} reads, one run"
     return Sheet(title, heads, tuple(rows), note)
