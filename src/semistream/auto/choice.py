@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT", "Choice", "Planner", "Room"]
 
 DEFAULT = "adaptive"
-_WORTH = 1.05  # times as fast: less does not pay for a drain and a cold cache
+_WORTH = 1.3  # times as fast: predictions are good to a fifth, and a switch has its price
 _SHARES = (0.1, 0.3, 0.5, 0.7)  # of the memory, for a cache whose size is an option
 _SHARED = ("cachejoin", "pcsrj", "partition-join", "ssij", "derakhshan")  # those that have one
 _TUNED = 2  # of them are tried with these, the fastest
