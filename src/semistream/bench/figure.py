@@ -136,9 +136,9 @@ def _model(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matpl
         for factor, style in ((1.0, "-"), (1.2, ":"), (1 / 1.2, ":")):
             panel.plot(ends, [factor * end for end in ends], style, color="grey", linewidth=0.8)
         panel.set(xscale="log", yscale="log", title=f"R = {rows / 1e6:g}M rows")
-        panel.set_xlabel("measured, thousand rows/s, at the calibration's speed")
+        panel.set_xlabel("measured, thousand rows/s")
     panels[0].set_ylabel("predicted")
-    panels[-1].legend(fontsize=5, ncols=2, loc="upper left")
+    panels[-1].legend(fontsize=4.5, ncols=2, loc="lower right")
 
 
 def _tuning(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
