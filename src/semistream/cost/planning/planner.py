@@ -120,7 +120,7 @@ def _measured_here(master: Master, say: Say) -> Current:
     profile, note = current_profile(master.path.parent, say)
     say("reads of this master", 0, 1)
     costs = with_reads_of(profile.costs, master, _READ_SECONDS)
-    note = f"{note} Reads of this master were measured just now."
+    note = f"{note} Reads of this master were tried just now."
     return Current(replace(profile, costs=costs), note)
 
 
