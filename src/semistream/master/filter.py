@@ -106,7 +106,7 @@ class KeyFilter:
         Examples
         --------
         >>> round(KeyFilter.false_positives(filter_words(1000), 1000), 3)
-        0.024
+        0.022
         """
         return float((1 - math.exp(-_HASHES * keys / (64 * words))) ** _HASHES)
 
