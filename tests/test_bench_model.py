@@ -11,13 +11,12 @@ from semistream.bench.model import ModelGrid, measure_model, predicted_again
 from semistream.bench.model_tables import error, named, quantile
 from semistream.bench.store import compact
 from semistream.bench.tables import sheets
+from semistream.cost.calibration.turns import Pace
 from semistream.cost.example import example_profile
 from semistream.cost.unit_costs import Curve
 
-PROFILE = replace(example_profile(), paces={"direct": 3e-4})
-GRID = ModelGrid(
-    ("hybridjoin", "adaptive"), (60_000,), (0.1,), (1.0,), seconds=0.01, rounds=2, warm=0.02
-)
+PROFILE = example_profile()
+GRID = ModelGrid(("hybridjoin", "adaptive"), (60_000,), (0.1,), (1.0,), pace=Pace(0.01, 2, 0.02))
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +31,9 @@ def test_a_cell_has_what_was_predicted_and_what_was_measured(measured):
     (cell,) = record["cells"]
     assert set(cell["rates"]) == set(GRID.algorithms)
     for rate in cell["rates"].values():
-        assert len(rate["samples"]) == len(rate["paces"]) == 2
+        assert 2 <= len(rate["samples"]) <= 4
         assert min(rate["samples"]) * 0.99 <= rate["rate"] <= max(rate["samples"]) * 1.01
-        slow = rate["steady"] / rate["rate"]
-        assert min(rate["paces"]) * 0.99 <= slow <= max(rate["paces"]) * 1.01
+        assert rate["steady"] > 0
         assert rate["predicted"] > 0
     hybrid = cell["rates"]["hybridjoin"]
     assert hybrid["predicted_rows_a_page"] == pytest.approx(hybrid["rows_a_page"], rel=0.5)

@@ -11,7 +11,8 @@ import pytest
 
 from semistream.algorithms import algorithms, choose
 from semistream.cost.calibration.calibrate import Effort, calibrate
-from semistream.cost.calibration.runs import Observed, Pace, Trial, counted, fitted
+from semistream.cost.calibration.runs import Observed, Trial, counted, fitted
+from semistream.cost.calibration.turns import Pace
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.models import Setting, kind_of, loop_of
@@ -27,7 +28,7 @@ from semistream.workloads import Stream, Zipf, master_table
 TINY = Effort(
     rows=90_000,
     trials=(Trial(0.08, 1.0, "mapped"), Trial(0.08, 1.0, "direct")),
-    pace=Pace(seconds=0.01, windows=0.2, warm=0.02),
+    pace=Pace(seconds=0.01, rounds=2, warm=0.02),
     read_seconds=0.05,
     repeats=2,
     largest=1 << 20,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import choose
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
 from semistream.cost.calibration.runs import Observed, Trial, counted, fitted
-from semistream.cost.calibration.yardstick import Yardstick
+from semistream.cost.calibration.turns import Pace, Slice, steady_seconds, watch_in_turn
 from semistream.cost.demand import Demand
 from semistream.cost.models import Setting, kind_of
 from semistream.cost.predict import Prediction, predict
@@ -29,21 +29,13 @@ if TYPE_CHECKING:
     from semistream.cost.profile import Profile
     from semistream.cost.unit_costs import UnitCosts
     from semistream.master import Master
-    from semistream.metrics import Metrics
 
     Record = dict[str, Any]
-    Known = tuple[dict[str, Prediction], float]
 
 __all__ = ["ModelGrid", "fitted_to", "measure_model", "predicted_again", "refitted"]
 
 
-class Sample(NamedTuple):
-    """What one sample of a join gave."""
-
-    rows: int
-    seconds: float
-    pace: float
-    """Seconds of the yardstick beside it."""
+_PACE = Pace(seconds=0.25, rounds=8, warm=5.0)
 
 
 @dataclass(frozen=True)
@@ -55,11 +47,7 @@ class ModelGrid:
     shares: tuple[float, ...] = (0.01, 0.05, 0.10, 0.20)
     exponents: tuple[float, ...] = (0.0, 0.5, 1.0)
     read: str = "direct"
-    seconds: float = 0.3
-    """How long each sample takes at least; it lasts until a window of rows was answered."""
-    rounds: int = 2
-    warm: float = 2.0
-    """Seconds for caches to settle, at most."""
+    pace: Pace = _PACE
     page_bytes: str = "128KB"
 
     @property
@@ -82,7 +70,6 @@ def measure_model(
         "machine": describe(),
         "grid": asdict(grid),
         "profile": {"machine": dict(profile.machine), "costs": profile.costs.as_dict()},
-        "paces": dict(profile.paces),
         "cells": [],
     }
     for rows in grid.rows:
@@ -97,8 +84,7 @@ def measure_model(
                 memory = int(share * workload.bytes)
                 setting = (memory, exponent)
                 expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
-                known = expected, profile.paces[grid.read]
-                rates = _measure(grid, master, feed, memory, known)
+                rates = _measure(grid, master, feed, memory, expected)
                 record["cells"].append({**cell, "memory": memory, "rates": rates})
                 yield record
 
@@ -123,57 +109,32 @@ def _predictions(
 
 
 def _measure(
-    grid: ModelGrid, master: Master, feed: Feed, memory: int, known: Known
+    grid: ModelGrid, master: Master, feed: Feed, memory: int, expected: dict[str, Prediction]
 ) -> dict[str, Record]:
-    """Measure each algorithm in turn, round by round; each goes on where its last sample ended.
+    """Measure the algorithms in turn; each goes on where its last slice ended.
 
-    Beside every sample the yardstick is read: what is measured is given as it was, and as it
-    would be at the speed that the machine had when it was calibrated (``steady``).
+    Rates are given as they were, and as they are without stalls of the machine (``steady``).
     """
-    expected, pace = known
     runs = {
         name: Run(
             Join(master, feed.schema, on="key", memory=memory, algorithm=name), feed.forever()
         )
         for name in expected
     }
-    yardstick = Yardstick(master, feed.batches)
     for run in runs.values():
-        run.warm_up(grid.warm)
-    before = {name: run.join.metrics for name, run in runs.items()}
-    samples: dict[str, list[Sample]] = {name: [] for name in runs}
-    for _ in range(grid.rounds):
-        for name, run in runs.items():
-            samples[name].append(_sample(grid, run, yardstick))
+        run.warm_up(grid.pace.warm)
+    seen = watch_in_turn(runs, grid.pace)
+    return {name: _facts(seen[name]) | _expected(expected[name]) for name in runs}
+
+
+def _facts(slices: list[Slice]) -> Record:
+    rows, pages = sum(part.rows for part in slices), sum(part.pages for part in slices)
     return {
-        name: _facts(before[name], run.join.metrics)
-        | _rates(samples[name], pace)
-        | _expected(expected[name])
-        for name, run in runs.items()
-    }
-
-
-def _sample(grid: ModelGrid, run: Run, yardstick: Yardstick) -> Sample:
-    answered, slow = run.join.metrics.answered, yardstick()
-    spent = run.watch(grid.seconds, 1.0, 5 * grid.seconds)
-    return Sample(run.join.metrics.answered - answered, spent, (slow + yardstick()) / 2)
-
-
-def _rates(samples: list[Sample], pace: float) -> Record:
-    rows = sum(sample.rows for sample in samples)
-    return {
-        "rate": rounded(rows / sum(sample.seconds for sample in samples)),
-        "steady": rounded(rows / sum(s.seconds * pace / s.pace for s in samples)),
-        "samples": [rounded(sample.rows / sample.seconds) for sample in samples],
-        "paces": [float(f"{sample.pace / pace:.3f}") for sample in samples],
-    }
-
-
-def _facts(before: Metrics, after: Metrics) -> Record:
-    answered, pages = after.answered - before.answered, after.pages_read - before.pages_read
-    return {
-        "rows_a_page": round(answered / max(1, pages), 2),
-        "hits": round((after.cache_hits - before.cache_hits) / max(1, answered), 4),
+        "rate": rounded(rows / sum(part.seconds for part in slices)),
+        "steady": rounded(rows / steady_seconds(slices)),
+        "samples": [rounded(part.rows / part.seconds) for part in slices],
+        "rows_a_page": round(rows / max(1, pages), 2),
+        "hits": round(sum(part.hits for part in slices) / max(1, rows), 4),
     }
 
 

@@ -14,13 +14,14 @@ from semistream.bench.show import terminal_table
 from semistream.bench.store import compact, read_record, write_record
 from semistream.bench.tables import sheets
 from semistream.cost.calibration.calibrate import calibrate
+from semistream.cost.calibration.turns import Pace
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import UnitCosts
 from semistream.terminal import AsJson, console, messages, progress_bar
 
 __all__ = ["add_to"]
 
-_QUICK = {"rows": (200_000,), "shares": (0.05, 0.2), "exponents": (1.0,), "warm": 0.5}
+_QUICK = {"rows": (200_000,), "shares": (0.05, 0.2), "exponents": (1.0,), "pace": Pace(0.1, 4, 0.5)}
 
 
 def add_to(app: typer.Typer) -> None:

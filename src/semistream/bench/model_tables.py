@@ -79,11 +79,11 @@ def _errors(record: Record) -> Sheet:
     rows.append(("all", *_error_row(record, names)))
     sizes = record["grid"]["rows"]
     heads = ("algorithm", "median", "nine in ten", "worst", *(f"R = {r / 1e6:g}M" for r in sizes))
-    heads += ("as it was: median", "nine in ten", "rows a page: median", "nine in ten")
+    heads += ("plain mean: median", "nine in ten", "rows a page: median", "nine in ten")
     note = (
         "error of the predicted service rate, |predicted/measured − 1|: median, what nine in ten "
-        "cells do not exceed, worst, and the median for each size of R, at the speed that the "
-        "machine had when it was calibrated (a yardstick beside every sample tells); as it was; "
+        "cells do not exceed, worst, and the median for each size of R, against the rate "
+        "without stalls of the disk (what most slices of a run agree on); against the plain mean; "
         "and of the rows that a page answers, which no clock has a part in"
     )
     title = f"Predicted against measured, {record['grid']['read']} reads, one run"

@@ -115,13 +115,10 @@ class Run:
             spent += self.step()
         return (self.join.metrics.answered - before) / spent
 
-    def watch(self, seconds: float, windows: float, most: float) -> float:
-        """Go on for so many seconds, and until so many windows of rows were answered.
-
-        It ends after ``most`` seconds in any case; gives the seconds that it took.
-        """
-        end, spent = self.join.metrics.answered + windows * self.window_rows, 0.0
-        while spent < most and (spent < seconds or self.join.metrics.answered < end):
+    def watch(self, seconds: float) -> float:
+        """Go on for so many seconds; give those that it took."""
+        spent = 0.0
+        while spent < seconds:
             spent += self.step()
         return spent
 

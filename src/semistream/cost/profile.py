@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,14 +42,11 @@ class Profile:
         Where and when they were measured.
     quick
         Whether they were measured in seconds, on a small master.
-    paces
-        What the yardstick took, for each way to read: how fast the machine was meanwhile.
     """
 
     costs: UnitCosts
     machine: Mapping[str, Any]
     quick: bool
-    paces: Mapping[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the profile; a file that is there is replaced as a whole."""
@@ -58,7 +55,6 @@ class Profile:
             "semistream_profile": _FORMAT,
             "quick": self.quick,
             "machine": dict(self.machine),
-            "paces": dict(self.paces),
             "costs": self.costs.as_dict(),
         }
         written = path.with_suffix(f".{os.getpid()}.tmp")
@@ -78,7 +74,7 @@ class Profile:
                 msg = f"{path}: format {version!r}, not {_FORMAT}: run `semistream calibrate` again"
                 raise OptionError(msg)
             costs = UnitCosts.from_dict(values["costs"])
-            found = cls(costs, values["machine"], values["quick"], values["paces"])
+            found = cls(costs, values["machine"], values["quick"])
             found.doubts()  # reads what a description of a machine must have
             int(found.machine["memory_bytes"])
             return found  # noqa: TRY300 - all of it may fail

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import tempfile
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +16,16 @@ import pyarrow as pa
 from semistream.algorithms import algorithms
 from semistream.cost.calibration import operations
 from semistream.cost.calibration.known import KNOWN
-from semistream.cost.calibration.reads import reads_of
+from semistream.cost.calibration.reads import median_curve, reads_of
 from semistream.cost.calibration.runs import (
     Counts,
     Observed,
-    Pace,
     Trial,
     counted,
     fitted,
     observe,
 )
-from semistream.cost.calibration.yardstick import Yardstick
+from semistream.cost.calibration.turns import Pace
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import Curve, Fit, UnitCosts
 from semistream.machine import describe
@@ -66,8 +65,8 @@ QUICK = Effort(
         Trial(0.12, 1.0, "mapped"),
         Trial(0.06, 1.0, "direct"),
     ),
-    pace=Pace(seconds=0.05, windows=1, warm=0.15),
-    read_seconds=0.8,
+    pace=Pace(seconds=0.02, rounds=4, warm=0.15),
+    read_seconds=0.5,
     repeats=5,
     largest=1 << 26,
     settles=False,
@@ -84,8 +83,8 @@ THOROUGH = Effort(
         Trial(0.20, 0.0, "direct"),
         Trial(0.01, 1.0, "direct"),
     ),
-    pace=Pace(seconds=0.4, windows=2, warm=1.5),
-    read_seconds=4.0,
+    pace=Pace(seconds=0.2, rounds=10, warm=1.5),
+    read_seconds=3.0,
     repeats=15,
     largest=1 << 28,
 )
@@ -125,25 +124,16 @@ def calibrate(
     """
     effort = effort or (QUICK if quick else THOROUGH)
     with _one_thread(), tempfile.TemporaryDirectory(dir=folder, prefix="calibrate-") as name:
-        steps = _Steps(say, 4 + len(algorithms()) * len(effort.trials) + len(_IN_MEMORY))
+        steps = _Steps(say, 3 + (1 + len(algorithms())) * len(effort.trials) + len(_IN_MEMORY))
         steps("a master to measure with")
         path = Path(name) / "master"
         build_master(master_table(effort.rows, stride=2), path, key="key", filter=False)
         masters = {read: open_master(path, read) for read in ("mapped", "direct")}
-        costs = _operations(masters, effort, steps)
-        runs = _runs(masters, effort, steps)
-    paces = _paces(runs)
-    steady = {kind: [run.at(paces[run.trial.read]) for run in some] for kind, some in runs.items()}
-    fits = _fits(steady, costs, effort.settles)
-    return Profile(replace(costs, fits=fits), describe(), quick, paces)
-
-
-def _paces(runs: dict[str, list[Observed]]) -> dict[str, float]:
-    """Give what the yardstick took in the median, for each way to read."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for run in itertools.chain.from_iterable(runs.values()):
-        found[run.trial.read].append(run.pace)
-    return {read: statistics.median(some) for read, some in found.items()}
+        costs = _operations(masters["mapped"], effort, steps)
+        runs, reads = _runs(masters, effort, steps)
+    costs = costs.with_reads(reads)
+    fits = _fits(runs, costs, effort.settles)
+    return Profile(replace(costs, fits=fits), describe(), quick)
 
 
 def _fits(runs: dict[str, list[Observed]], costs: UnitCosts, settled: bool) -> dict[str, Fit]:
@@ -180,6 +170,10 @@ class _Steps:
         self._say(what, self._done, self._total)
         self._done += 1
 
+    def of(self, how: str, name: str) -> None:
+        """Count a run of an algorithm."""
+        self(f"{name}, {how}")
+
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
@@ -194,17 +188,13 @@ def _one_thread() -> Iterator[None]:
         pa.set_io_thread_count(before[1])
 
 
-def _operations(masters: dict[str, Master], effort: Effort, steps: _Steps) -> UnitCosts:
-    steps("reads")
-    c_io: dict[str, Curve] = {}
-    for master in masters.values():
-        c_io |= reads_of(master, effort.read_seconds)
+def _operations(master: Master, effort: Effort, steps: _Steps) -> UnitCosts:
     steps("rows in and out")
     c_append, c_expire = operations.append_and_expire(effort.repeats)
     steps("rows of a cache, and far ones")
     return UnitCosts(
-        c_io=c_io,
-        c_S=operations.take_in_cost(masters["mapped"], effort.repeats),
+        c_io={},
+        c_S=operations.take_in_cost(master, effort.repeats),
         c_A=c_append,
         c_E=c_expire,
         c_H=operations.probe_cost(effort.repeats),
@@ -214,20 +204,31 @@ def _operations(masters: dict[str, Master], effort: Effort, steps: _Steps) -> Un
     )
 
 
-def _runs(masters: dict[str, Master], effort: Effort, steps: _Steps) -> dict[str, list[Observed]]:
-    """Run every algorithm in every trial; in turn, so that noise hits all alike."""
+def _runs(
+    masters: dict[str, Master], effort: Effort, steps: _Steps
+) -> tuple[dict[str, list[Observed]], dict[str, Curve]]:
+    """Run every algorithm in every trial, and measure reads before each.
+
+    So the reads are of the same minutes as the runs: a disk that others use is not always as fast.
+    """
     found: dict[str, list[Observed]] = defaultdict(list)
+    reads: dict[str, list[Curve]] = defaultdict(list)
     for trial in (*effort.trials, *_IN_MEMORY):
-        batches = _feed(effort.rows, trial.exponent)
-        yardstick = Yardstick(masters[trial.read], batches)
-        for name in algorithms() if trial not in _IN_MEMORY else ("adaptive",):
-            steps(f"{name}, {trial.share:.0%} of R, Zipf {trial.exponent:g}, {trial.read}")
-            run = observe(name, masters[trial.read], trial, batches, effort.pace, yardstick)
+        master = masters[trial.read]
+        how = f"{trial.share:.0%} of R, Zipf {trial.exponent:g}, {trial.read}"
+        names: Sequence[str] = ("adaptive",)
+        if trial in effort.trials:
+            names = tuple(algorithms())
+            steps(f"reads, {trial.read}")
+            for way, curve in reads_of(master, effort.read_seconds).items():
+                reads[way].append(curve)
+        say = partial(steps.of, how)
+        for run in observe(names, master, trial, _feed(effort, trial), effort.pace, say):
             found[f"{run.kind} {trial.read}"].append(run)
-    return found
+    return found, {way: median_curve(curves) for way, curves in reads.items()}
 
 
-def _feed(keys: int, exponent: float) -> Sequence[pa.RecordBatch]:
+def _feed(effort: Effort, trial: Trial) -> Sequence[pa.RecordBatch]:
     """Make stream rows beforehand, twice as many as there are keys."""
-    stream = Stream(Zipf(keys, exponent), stride=2)
-    return tuple(stream.batches(min(4_000_000, 2 * keys)))
+    stream = Stream(Zipf(effort.rows, trial.exponent), stride=2)
+    return tuple(stream.batches(min(4_000_000, 2 * effort.rows)))

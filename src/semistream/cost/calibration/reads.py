@@ -10,9 +10,11 @@ import numpy as np
 from semistream.cost.unit_costs import Curve, UnitCosts, way
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from semistream.master import Master
 
-__all__ = ["ahead_curve", "read_curve", "reads_of", "with_reads_of"]
+__all__ = ["ahead_curve", "median_curve", "read_curve", "reads_of", "with_reads_of"]
 
 _PAGES = (1, 2, 4, 8, 16)
 _AHEAD = (1, 3)
@@ -93,6 +95,12 @@ def _sweep(
         count = sum(1 for _ in reader.sweep([range(s, s + pages) for s in chosen.tolist()]))
         spent.append((time.perf_counter() - start) / count)
     return reader.bytes_read / reader.reads, _mean(spent)
+
+
+def median_curve(curves: Sequence[Curve]) -> Curve:
+    """Give the middle of curves through points of much the same sizes."""
+    sizes = np.median([curve.at for curve in curves], axis=0)
+    return _rising(sizes.tolist(), np.median([curve.value for curve in curves], axis=0).tolist())
 
 
 def _mean(spent: list[float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from semistream.algorithms import choose
 from semistream.bench.run import Run
 from semistream.cost.calibration.least_squares import non_negative
+from semistream.cost.calibration.turns import steady_seconds, watch_in_turn
 from semistream.cost.demand import Demand
 from semistream.cost.models import Setting, kind_of, loop_of
 from semistream.cost.queue import solve
@@ -19,19 +21,19 @@ from semistream.join import Join
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.cost.calibration.yardstick import Yardstick
+    from semistream.cost.calibration.turns import Pace, Slice
     from semistream.cost.loop import Loop
     from semistream.cost.unit_costs import Rows, UnitCosts
     from semistream.master import Master
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Counts", "Observed", "Pace", "Trial", "counted", "fitted", "observe"]
+__all__ = ["Counts", "Observed", "Trial", "counted", "fitted", "observe"]
 
 _WITHOUT_CACHE = 1e-3  # a share of hits below it tells nothing of a cache
 _DOUBT = 0.15  # what the rows of another way to read count beside a run
@@ -57,17 +59,6 @@ class Trial(NamedTuple):
     at_once: bool = False
 
 
-class Pace(NamedTuple):
-    """How long a run is watched."""
-
-    seconds: float
-    """At least so long."""
-    windows: float
-    """Until so many windows of rows were answered, but no longer than ten times the seconds."""
-    warm: float
-    """Seconds for caches to settle, at most."""
-
-
 @dataclass(frozen=True)
 class Observed:
     """What a run did, and how long it took."""
@@ -80,8 +71,6 @@ class Observed:
     hits: float
     """The share of rows that the cache answered."""
     setting: Setting
-    pace: float = 1.0
-    """Seconds that the yardstick took beside it."""
 
     @property
     def rate(self) -> float:
@@ -93,42 +82,46 @@ class Observed:
         """Stream rows answered for each page that was read."""
         return self.answered / max(1, self.pages)
 
-    def at(self, pace: float) -> Observed:
-        """Give the run as it would have been on a machine of this pace."""
-        return replace(self, seconds=self.seconds * pace / self.pace)
-
 
 def observe(
-    name: str,
+    names: Sequence[str],
     master: Master,
     trial: Trial,
     batches: Sequence[pa.RecordBatch],
     pace: Pace,
-    yardstick: Yardstick,
-) -> Observed:
-    """Run an algorithm on a stream that never ends; watch it once it has settled."""
-    first = batches[0]
+    say: Callable[[str], None],
+) -> Iterator[Observed]:
+    """Run algorithms on a stream that never ends; watch them in turn once they have settled."""
     memory = int(trial.share * master.statistics.bytes)
-    options: dict[str, Any] = {"at_once": trial.at_once} if name == "adaptive" else {}
-    with Join(master, first.schema, on="key", memory=memory, algorithm=name, **options) as join:
-        run = Run(join, itertools.cycle(batches))
-        run.warm_up(pace.warm)
-        before, slow = join.metrics, yardstick()
-        spent = run.watch(pace.seconds, pace.windows, 10 * pace.seconds)
-        after, slow = join.metrics, (slow + yardstick()) / 2
-    answered = after.answered - before.answered
-    spec = JoinSpec.resolve(master, first.schema, "key", "inner", None, "")
-    _, task, plan = choose(name, spec, memory, None, options)
+    spec = JoinSpec.resolve(master, batches[0].schema, "key", "inner", None, "")
+    options: dict[str, dict[str, Any]] = {name: {} for name in names}
+    options["adaptive"] = {"at_once": trial.at_once}
+    with ExitStack() as stack:
+        runs = {}
+        for name in names:
+            say(name)
+            join = Join(
+                master, spec.stream, on="key", memory=memory, algorithm=name, **options[name]
+            )
+            runs[name] = Run(stack.enter_context(join), itertools.cycle(batches))
+            runs[name].warm_up(pace.warm)
+        seen = watch_in_turn(runs, pace)
     demand = Demand.zipf(master.statistics.values, trial.exponent, master.pages)
+    for name, slices in seen.items():
+        _, task, plan = choose(name, spec, memory, None, options[name])
+        yield _observed(trial, slices, Setting(task, plan, demand, Fit()))
+
+
+def _observed(trial: Trial, slices: Sequence[Slice], setting: Setting) -> Observed:
+    answered = sum(part.rows for part in slices)
     return Observed(
-        kind=kind_of(plan),
+        kind=kind_of(setting.plan),
         trial=trial,
-        seconds=spent,
+        seconds=steady_seconds(slices),
         answered=answered,
-        pages=after.pages_read - before.pages_read,
-        hits=(after.cache_hits - before.cache_hits) / max(1, answered),
-        setting=Setting(task, plan, demand, Fit()),
-        pace=slow,
+        pages=sum(part.pages for part in slices),
+        hits=sum(part.hits for part in slices) / max(1, answered),
+        setting=setting,
     )
 
 

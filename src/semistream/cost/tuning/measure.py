@@ -156,14 +156,8 @@ def _in_turn(runs: Sequence[Run], seconds: float, rounds: int) -> list[list[int]
     for turn in range(rounds):
         for place in range(len(runs)):
             number = (turn + place) % len(runs)  # each round begins with another one
-            samples[number].append(_sample(runs[number], seconds))
+            samples[number].append(max(1, rounded(runs[number].sample(seconds))))
     return samples
-
-
-def _sample(run: Run, seconds: float) -> int:
-    before = run.join.metrics.answered
-    spent = run.watch(seconds, 1.0, 3 * seconds)
-    return max(1, rounded((run.join.metrics.answered - before) / spent))
 
 
 def _text(options: Options) -> str:

@@ -1,0 +1,86 @@
+"""Runs watched in turn: many short slices of each, so that what the machine does hits all alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from semistream.cost.calibration.least_squares import non_negative
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from semistream.bench.run import Run
+
+__all__ = ["Pace", "Slice", "steady_seconds", "watch_in_turn"]
+
+_ROUNDS = 30  # of reweighting: far more than it needs
+_EXACT = 1e-3  # an error below this share of a slice counts as this
+
+
+class Pace(NamedTuple):
+    """How long runs are watched."""
+
+    seconds: float
+    """Of one slice."""
+    rounds: int
+    """Slices of each run; twice as many where a window of rows takes longer."""
+    warm: float
+    """Seconds for caches to settle, at most."""
+
+
+class Slice(NamedTuple):
+    """What a run did in a moment."""
+
+    rows: int
+    pages: int
+    hits: int
+    seconds: float
+
+
+def watch_in_turn(runs: Mapping[str, Run], pace: Pace) -> dict[str, list[Slice]]:
+    """Watch runs that have settled, a slice of each in turn."""
+    found: dict[str, list[Slice]] = {name: [] for name in runs}
+    for turn in range(2 * pace.rounds):
+        for name, run in runs.items():
+            seen = sum(part.rows for part in found[name])
+            if turn < pace.rounds or seen < run.window_rows:
+                found[name].append(_slice(run, pace.seconds))
+    return found
+
+
+def _slice(run: Run, seconds: float) -> Slice:
+    before = run.join.metrics
+    spent = run.watch(seconds)
+    after = run.join.metrics
+    return Slice(
+        after.answered - before.answered,
+        after.pages_read - before.pages_read,
+        after.cache_hits - before.cache_hits,
+        spent,
+    )
+
+
+def steady_seconds(slices: Sequence[Slice]) -> float:
+    """Give the seconds that all slices would have taken without the machine's stalls.
+
+    A disk that others use as well stands still now and then, and the mean is then as much theirs as
+    the join's. A page and a row are given the seconds that most slices agree on (the least sum of
+    absolute errors), as the median does for one number.
+
+    Examples
+    --------
+    >>> even = [Slice(100, pages, 0, 0.01 * pages + 0.1) for pages in (5, 10, 20, 40)]
+    >>> stalled = Slice(100, 10, 0, 3.0)
+    >>> round(steady_seconds([*even, stalled]), 3)  # 85 pages and 500 rows
+    1.35
+    """
+    terms = np.array([(part.pages, part.rows) for part in slices], dtype=np.float64)
+    seconds = np.array([part.seconds for part in slices])
+    weights = np.ones(len(slices))
+    for _ in range(_ROUNDS):
+        found = non_negative(terms * weights[:, None], seconds * weights)
+        error = np.abs(terms @ found - seconds)
+        weights = 1 / np.sqrt(np.maximum(error, _EXACT * seconds))
+    return float((terms @ found).sum())
