@@ -52,9 +52,11 @@ def test_predictions_are_made_anew_from_the_same_costs(measured):
 def test_tables_and_a_figure(measured, tmp_path):
     pytest.importorskip("matplotlib")
     record, _ = measured
-    errors, winners, rates = sheets(record)
+    errors, winners, auto, rates = sheets(record)
     assert [row[0] for row in errors.rows] == ["hybridjoin", "adaptive", "all"]
     assert winners.rows[0][2] in {"0 of 1", "1 of 1"}
+    assert [row[0] for row in auto.rows] == ["all", "R = 0.06M"]
+    assert float(auto.rows[0][3]) > 0
     assert rates.rows[0][:3] == ("0.06M", "10%", "1")
     draw(record, tmp_path / "model.svg")
     assert "<svg" in (tmp_path / "model.svg").read_text()

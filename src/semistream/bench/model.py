@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from semistream.algorithms import choose
+from semistream.algorithms import AUTO, choose
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
@@ -23,7 +23,7 @@ from semistream.master import open_master
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from semistream.cost.profile import Profile
@@ -84,8 +84,11 @@ def measure_model(
                 memory = int(share * workload.bytes)
                 setting = (memory, exponent)
                 expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
-                rates = _measure(grid, master, feed, memory, expected)
-                record["cells"].append({**cell, "memory": memory, "rates": rates})
+                runs = _runs(expected, master, feed, memory, profile)
+                rates = _measured(runs, grid.pace)
+                auto = rates.pop(AUTO) | {"chosen": runs[AUTO].join.plan.algorithm}
+                rates = {name: rates[name] | _expected(expected[name]) for name in expected}
+                record["cells"].append({**cell, "memory": memory, "rates": rates, "auto": auto})
                 yield record
 
 
@@ -108,23 +111,28 @@ def _predictions(
     return found
 
 
-def _measure(
-    grid: ModelGrid, master: Master, feed: Feed, memory: int, expected: dict[str, Prediction]
-) -> dict[str, Record]:
+def _runs(
+    names: Iterable[str], master: Master, feed: Feed, memory: int, profile: Profile
+) -> dict[str, Run]:
+    """Begin a join with each algorithm, and one that chooses by the profile."""
+    options: dict[str, dict[str, Any]] = {name: {} for name in names} | {AUTO: {"profile": profile}}
+    return {
+        name: Run(
+            Join(master, feed.schema, on="key", memory=memory, algorithm=name, **given),
+            feed.forever(),
+        )
+        for name, given in options.items()
+    }
+
+
+def _measured(runs: dict[str, Run], pace: Pace) -> dict[str, Record]:
     """Measure the algorithms in turn; each goes on where its last slice ended.
 
     Rates are given as they were, and as they are without stalls of the machine (``steady``).
     """
-    runs = {
-        name: Run(
-            Join(master, feed.schema, on="key", memory=memory, algorithm=name), feed.forever()
-        )
-        for name in expected
-    }
     for run in runs.values():
-        run.warm_up(grid.pace.warm)
-    seen = watch_in_turn(runs, grid.pace)
-    return {name: _facts(seen[name]) | _expected(expected[name]) for name in runs}
+        run.warm_up(pace.warm)
+    return {name: _facts(slices) for name, slices in watch_in_turn(runs, pace).items()}
 
 
 def _facts(slices: list[Slice]) -> Record:
