@@ -116,7 +116,7 @@ def ways():
             yield algorithm, options, read, text
 
 
-@pytest.mark.parametrize(("algorithm", "options", "read", "text"), ways())
+@pytest.mark.parametrize(("algorithm", "options", "read", "text"), list(ways()))
 def test_the_process_grows_by_no_more_than_the_budget(large, algorithm, options, read, text):
     budget = 12 << 20
     found = growth(large, read, algorithm, options, text, budget)
