@@ -3,5 +3,14 @@
 from semistream.master.build import Progress, build_master
 from semistream.master.reader import PageReader
 from semistream.master.store import Master, open_master
+from semistream.master.sync.snapshot import Synced, sync_master
 
-__all__ = ["Master", "PageReader", "Progress", "build_master", "open_master"]
+__all__ = [
+    "Master",
+    "PageReader",
+    "Progress",
+    "Synced",
+    "build_master",
+    "open_master",
+    "sync_master",
+]
