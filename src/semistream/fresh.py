@@ -109,6 +109,8 @@ class FreshRows:
         Seconds for which a row holds, and for which that there is none; None for ever.
     changes
         What a change feed notes.
+    row
+        Bytes of a row, about.
     clock
         Gives the time in seconds.
     """
@@ -119,6 +121,7 @@ class FreshRows:
         capacity: int,
         lives: tuple[float | None, float | None],
         changes: Changes,
+        row: float,
         clock: Callable[[], float],
     ) -> None:
         ttl, absent_ttl = (None if s is None else int(s * _MICROSECONDS) for s in lives)
@@ -130,6 +133,7 @@ class FreshRows:
         self._seen = changes.end
         self._threshold = 0.0  # how often a row must have been asked for, for its bytes
         self._counted = 0
+        self._period = 10 * max(1024, self._capacity / self.rows.cost(1, row))
 
     @property
     def nbytes(self) -> int:
@@ -165,7 +169,7 @@ class FreshRows:
         """Count keys that were not held."""
         self._sketch.add(codes)
         self._counted += len(codes)
-        if self._counted > 10 * max(1024, len(self.rows)):
+        if self._counted > self._period:
             self._counted, self._threshold = 0, self._threshold / 2
             self.rows.hits >>= 1
             self._sketch.age()
@@ -183,21 +187,24 @@ class FreshRows:
         firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
         counts = np.diff(firsts, append=len(codes))
         hits = self._sketch.estimate(codes[firsts])
-        worth = hits / counts
-        hot = (worth > self._threshold) & ~np.isin(codes[firsts], changed)
         sizes = np.add.reduceat(row_bytes(rows), firsts)
         price = self.rows.cost.fixed * counts + (self.rows.cost.factor + 1) * sizes
-        order = np.flatnonzero(hot)[np.argsort(-worth[hot], kind="stable")]
-        room = self._room(float(price[order].sum()))
-        chosen = np.sort(order[np.cumsum(price[order]) <= room])
-        if len(chosen):
-            wanted = np.zeros(len(firsts), dtype=np.bool_)
-            wanted[chosen] = True
-            mask = np.repeat(wanted, counts)
-            self.rows.stage(
-                take_rows(rows, np.flatnonzero(mask)), np.repeat(hits, counts)[mask], fetched
-            )
+        wanted = self._worth_it(hits / counts, price) & ~np.isin(codes[firsts], changed)
+        mask = np.repeat(wanted, counts)
+        if mask.any():
+            chosen = take_rows(rows, np.flatnonzero(mask))
+            self.rows.stage(chosen, np.repeat(hits, counts)[mask], fetched)
             self.rows.epoch()
+
+    def _worth_it(self, worth: npt.NDArray[np.float64], price: npt.NDArray[np.float64]) -> Flags:
+        """Choose values by how often they were asked for; all, as long as there is room."""
+        chosen = np.ones(len(worth), dtype=np.bool_)
+        if self.rows.claimed + float(price.sum()) > self._capacity:
+            chosen = worth > self._threshold
+            order = np.flatnonzero(chosen)[np.argsort(-worth[chosen], kind="stable")]
+            room = self._room(float(price[order].sum()))
+            chosen[order[np.cumsum(price[order]) > room]] = False
+        return chosen
 
     def lack(self, codes: Codes, checks: Codes, fetched: int, position: int) -> None:
         """Note keys that the database does not have."""

@@ -55,7 +55,8 @@ class KeyedEngine(Engine):
         self._table: DatabaseMaster = task.spec.master  # type: ignore[assignment] # see `choose`
         table, room = self._table, plan.components["cache"]
         lives = table.ttl, table.absent_ttl
-        self.fresh = FreshRows(table.page_schema, room, lives, table.changes, clock)
+        row = table.row_bytes
+        self.fresh = FreshRows(table.page_schema, room, lives, table.changes, row, clock)
         self._request_bytes = self._fetched_bytes = 0
         super().__init__(task, plan, algorithm, clock, max_wait)
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.base import Algorithm, share
 from semistream.keyed import KeyedEngine
-from semistream.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from semistream.cache import Cache
     from semistream.operator import Operator
-    from semistream.plan import Task
+    from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
 __all__ = ["KeyLists"]
@@ -21,7 +20,7 @@ __all__ = ["KeyLists"]
 _MOST_KEYS = 1 << 16  # in one query
 _LARGEST_FETCH = 32 << 20
 _A_KEY = 160  # bytes of a key on its way: as an object, as text, in the query
-_COPIES = 6  # of a piece of an answer: as it came, joined, as columns, before and after a cut
+_COPIES = 4  # of a piece of an answer: as it came, where its fields are, as columns, and its rest
 _EXACT, _HASHED = 24, 64  # bytes a row that it takes to find the keys that wait
 
 
@@ -58,8 +57,8 @@ class KeyLists(Algorithm):
         parts["requests"] = int(left * each / (each + cost.fixed + cost.factor * cost.least))
         settings = {
             "by": "key lists",
-            "request_keys": max(1, min(_MOST_KEYS, fetch // 2 // _A_KEY)),
-            "piece_bytes": max(1, fetch // 2 // _COPIES),
+            "request_keys": max(1, min(_MOST_KEYS, fetch // 4 // _A_KEY)),
+            "piece_bytes": max(1, fetch * 3 // 4 // _COPIES),
         }
         return task.split(cls.name, parts, settings)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    Places = npt.NDArray[np.int64]
+    Places = npt.NDArray[np.int32]
     Bytes = npt.NDArray[np.uint8]
 
 __all__ = ["Column", "Format", "decoded"]
@@ -65,8 +65,7 @@ def decoded(
 ) -> list[pa.Array]:
     """Give the columns of rows that lie one behind the other."""
     raw = np.frombuffer(data, dtype=np.uint8)
-    starts = np.empty((len(kinds), rows), dtype=np.int64)
-    lengths = np.empty((len(kinds), rows), dtype=np.int64)
+    starts, lengths = (np.empty((len(kinds), rows), dtype=np.int32) for _ in range(2))
     found = (locate_lenenc if form.lenenc else locate_lengths)(raw, starts, lengths)
     if found != rows:
         msg = (

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names are quoted here, values are parameters
 """What tells one kind of database from another: drivers, SQL, errors."""
 
 from __future__ import annotations

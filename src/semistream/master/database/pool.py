@@ -82,7 +82,7 @@ class Pool:
 
     def forget(self) -> None:
         """Leave all connections to the process that this one was forked from."""
-        self._inherited += [each for each in self._resting.values()]
+        self._inherited.extend(self._resting.values())
         self._lock, self._resting, self._timer = threading.Lock(), {}, None
 
     def __len__(self) -> int:

@@ -91,15 +91,19 @@ class Store:
         statement: Statement,
         room: int,
     ) -> Iterator[tuple[bytes, int]]:
-        held, size = [], 0
+        held: list[bytes] = []
+        size = 0
         for message in self.dialect.messages(connection, statement):
             held.append(message)
             size += len(message)
             if size >= room:
-                yield b"".join(held), len(held)
-                held, size = [], 0
+                piece, size = (b"".join(held), len(held)), 0
+                held.clear()  # before anyone works with the piece
+                yield piece
         if held:
-            yield b"".join(held), len(held)
+            piece = b"".join(held), len(held)
+            held.clear()
+            yield piece
 
     def _attempts(
         self, work: Callable[[Any], Iterator[Any]], asked: Callable[[], None] = lambda: None
