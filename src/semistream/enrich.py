@@ -37,6 +37,7 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
     name: str | None = None,
     tasks: int | None = None,
     check: bool = True,
+    status: str | None = None,
     **options: Any,  # noqa: ANN401
 ) -> DataFrame:
     """Join a DataFrame, streaming or not, with a master table, within a budget of bytes.
@@ -80,6 +81,9 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         How many tasks an executor runs at once; asked of Spark if not given.
     check
         Whether to look, in a small job, if every executor can read the master.
+    status
+        For a left join: the name of a last column that says ``"matched"``, ``"absent"`` (no master
+        row has this key) or ``"null key"``.
     **options
         Options of the algorithm.
 
@@ -107,6 +111,7 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         name=name,
         tasks=tasks,
         check=check,
+        status=status,
         options=options,
     )
     return enriched(df, master, wish)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from semistream.errors import SchemaError
+from semistream.errors import OptionError, SchemaError
 from semistream.master import Master
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
@@ -22,6 +22,7 @@ from semistream.spark.transfer import by_keys, by_rows
 from semistream.spark.types import arrow_schema
 from semistream.spark.watch import reports_of
 from semistream.spark.worker import opened
+from semistream.spec import resolve_how
 from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Wish:
     name: str | None
     tasks: int | None
     check: bool
+    status: str | None
     options: dict[str, Any]
 
 
@@ -82,10 +84,14 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
 
 def _check_names(df: DataFrame, job: Job) -> None:
     """Refuse names that Spark cannot tell apart."""
+    names = [*df.columns, *(job.prefix + name for name in job.select)]
+    if job.status in names:
+        msg = f"status={job.status!r} is a column already; give another name"
+        raise SchemaError(msg)
     if str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
         return
     seen: dict[str, str] = {}
-    for name in [*df.columns, *(job.prefix + name for name in job.select)]:
+    for name in (*names, job.status):
         if (other := seen.setdefault(name.casefold(), name)) != name:
             msg = (
                 f"Spark cannot tell the columns {other!r} and {name!r} apart: leave one out with "
@@ -111,7 +117,19 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         algorithm=wish.algorithm,
         options=wish.options,
         copies=_copies(wish.localize),
+        status=_status(wish.status, wish.how),
     )
+
+
+def _status(name: str | None, how: str) -> str:
+    """Refuse a status column where all rows have the same."""
+    if name and resolve_how(how) != "left":
+        msg = (
+            f"status={name!r} tells rows with a match from those without, which how={how!r} does "
+            "not both give; take how='left'"
+        )
+        raise OptionError(msg)
+    return name or ""
 
 
 def _absolute(path: str) -> str:

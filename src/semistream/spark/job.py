@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from semistream.master import Master
     from semistream.spec import On
 
-__all__ = ["ROW", "Copies", "Job", "shape_of"]
+__all__ = ["MARK", "ROW", "Copies", "Job", "shape_of"]
 
 
 ROW = "__row"
 """The column that numbers rows where only their keys pass through Python."""
+
+MARK = "__found"
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,14 @@ class Job:
     select: tuple[str, ...] = ()
     shape: str = ""
     """A fingerprint of the master's columns and key."""
+    status: str = ""
+    """The column that tells what was found of a row; none if empty."""
     scalar: bool = False
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
         """Give the job with what follows from the master, if all goes together and fits."""
-        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix)
+        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix, self.mark)
         job = replace(
             self,
             how=spec.how,
@@ -96,6 +100,11 @@ class Job:
         return replace(self, stream=stream, how=how, scalar=True)
 
     @property
+    def mark(self) -> str:
+        """The column in which a join of whole rows tells those with a match."""
+        return MARK if self.status and not self.scalar else ""
+
+    @property
     def room_for_answers(self) -> int:
         """Bytes of a task for answers that are not in order yet, and a copy of them."""
         return self.memory // self.tasks // 4 if self.scalar else 0
@@ -116,6 +125,7 @@ class Job:
             algorithm=self.algorithm,
             select=self.select if self.how in {"inner", "left"} else None,
             prefix=self.prefix,
+            mark=self.mark,
             shared=self.shared,
             **self.options,
         )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 from pyspark.sql.types import BooleanType, StructField, StructType
 
+from semistream.missing import ABSENT, MATCHED, NULL_KEY
+from semistream.spark.job import MARK
 from semistream.spark.types import spark_field
 from semistream.spark.worker import answer_keys, join_rows
 
@@ -34,13 +38,18 @@ def by_rows(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
 
     # The stream's own fields, with their metadata: a watermark is told from it. Numbers for names,
     # for Spark takes a dot in a name apart here.
-    fields = [*df.schema, *_columns(job, master)]
+    columns, marks = _columns(job, master), [StructField(MARK, BooleanType())] if job.mark else []
+    fields = [*df.schema, *columns, *marks]
     numbered = [
         StructField(f"c{i}", f.dataType, f.nullable, f.metadata) for i, f in enumerate(fields)
     ]
     rows = df.toDF(*(f.name for f in numbered[: len(df.columns)]))
     rows = rows.mapInArrow(joined, StructType(numbered)).toDF(*(f.name for f in fields))
-    return rows.observe(f"semistream.{job.name}", F.count(F.lit(1)).alias("rows_out"))
+    rows = rows.observe(f"semistream.{job.name}", F.count(F.lit(1)).alias("rows_out"))
+    if not job.mark:
+        return rows
+    kept = [F.col(quoted(field.name)) for field in fields[:-1]]
+    return rows.select(*kept, _status(job, F.col(MARK)))
 
 
 def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> DataFrame:
@@ -58,7 +67,16 @@ def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
     asked = asked.observe(f"semistream.{job.name}", *counts)
     if job.how != "left":
         asked = asked.where(~matched if job.how == "anti" else matched)
-    return asked.select(*map(quoted, df.columns), *(answer[f.name].alias(f.name) for f in columns))
+    found = [answer[f.name].alias(f.name) for f in columns]
+    status = [_status(job, matched)] if job.status else []
+    return asked.select(*map(quoted, df.columns), *found, *status)
+
+
+def _status(job: Job, matched: Column) -> Column:
+    """Tell what was found of a row; a key of several columns is null where one of them is."""
+    null = reduce(or_, (F.col(quoted(name)).isNull() for name in job.on))
+    told = F.when(matched, MATCHED).when(null, NULL_KEY).otherwise(ABSENT)
+    return told.alias(job.status)
 
 
 def _columns(job: Job, master: pa.Schema) -> StructType:
