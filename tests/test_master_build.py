@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import semistream as ss
 from semistream.errors import BudgetError, MasterError, OptionError, SchemaError
 from semistream.keys import Keys
 from semistream.master import files, sort, store
-from semistream.master.format import Manifest, page_schema
+from semistream.master.format import Manifest, _json_checksum, page_schema
 from semistream.master.sort import ExternalSort
 from semistream.master.source import Rows
 from semistream.plain import row_bytes
@@ -55,6 +56,20 @@ def _files(folder: Path) -> set[str]:
 
 def _own_files(master: ss.Master) -> set[str]:
     return {"manifest.json", *master.manifest.names}
+
+
+# The manifest
+
+
+def test_a_manifest_of_before_there_were_changes_loads(tmp_path: Path):
+    master = ss.build_master(_table(), tmp_path, key="id")
+    new = json.loads((tmp_path / "manifest.json").read_bytes())
+    old = {k: v for k, v in new.items() if k not in {"parent", "source", "changed", "checksum"}}
+    version = {"semistream_master": old.pop("semistream_master")}
+    del old["changes_checksum"]
+    text = json.dumps(version | old | {"checksum": _json_checksum(old)})
+    (tmp_path / "manifest.json").write_text(text)
+    assert Manifest.load(tmp_path) == master.manifest
 
 
 # Pages

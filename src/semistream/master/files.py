@@ -41,7 +41,7 @@ __all__ = [
 _PREFIX = ".draft-"
 _REMOVALS = 10
 _COPY = 1 << 30
-DATA = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.(pages|index|filter)")
+DATA = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.(pages|index|filter|changes|manifest)")
 """The names of data files; whatever else is in a master's folder is not touched."""
 
 
