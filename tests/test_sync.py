@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
-import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import semistream as ss
-from semistream.errors import MasterError, MasterNotFoundError, OptionError, SchemaError
-from semistream.master.filter import KeyFilter, filter_words
-from semistream.master.format import Manifest
-from semistream.master.sync.identity import row_ids
-from semistream.master.sync.merge import MisfitError, Scope, merged, weighted
+from semistream.master.filter import filter_words
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -125,13 +125,10 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         algorithm=wish.algorithm,
         options=wish.options,
         copies=_copies(wish.localize),
-<<<<<<< HEAD
-        files=master.manifest.files if isinstance(master, Master) and master.chosen else "",
-=======
         status=_status(wish),
         missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
         earlier=tuple(mark.column for mark in marks_of(df.schema) if mark.splits),
->>>>>>> missing
+        files=master.manifest.files if isinstance(master, Master) and master.chosen else "",
     )
 
 

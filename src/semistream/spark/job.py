@@ -65,19 +65,16 @@ class Job:
     select: tuple[str, ...] = ()
     shape: str = ""
     """A fingerprint of the master's columns and key."""
-<<<<<<< HEAD
-    files: str = ""
-    """The snapshot that all tasks read; if none is named, that of their micro-batch."""
-    holder: str = ""
-    """Who keeps it from being removed."""
-=======
     status: str = ""
     """The column that tells what was found of a row; none if empty."""
     missing: OnMissing = field(default_factory=OnMissing)
     earlier: tuple[str, ...] = ()
     """Status columns of enrichments before this one by which rows are split: what these have
     found to be missing is theirs."""
->>>>>>> missing
+    files: str = ""
+    """The snapshot that all tasks read; if none is named, that of their micro-batch."""
+    holder: str = ""
+    """Who keeps it from being removed."""
     scalar: bool = False
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 

@@ -22,11 +22,8 @@ from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
 from semistream.spark.job import shape_of
 from semistream.spark.localize import local_copy
-<<<<<<< HEAD
 from semistream.spark.pinned import snapshot_of, task_property
-=======
 from semistream.spark.refusal import Refusal
->>>>>>> missing
 from semistream.spark.reports import Report
 from semistream.spark.types import transferred
 
@@ -69,7 +66,7 @@ def opened(job: Job) -> Master:
 
 
 def _open(job: Job, path: str, files: str) -> Master:
-    master = open_master(path, job.read, files) if files else open_master(path, job.read)
+    master = open_master(path, job.read, snapshot=files or None)
     return replace(master, origin=job.path) if job.copies else master
 
 
