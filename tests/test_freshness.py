@@ -18,7 +18,7 @@ from parts.data import Data
 from parts.driver import FILES_A_BATCH
 from parts.kills import Run
 from parts.updates import Updates, put
-from semistream.errors import MasterError, MasterNotFoundError
+from semistream.errors import MasterError
 from semistream.master import pins, snapshots
 from semistream.spark import pinned
 from semistream.spark.job import Copies
@@ -162,7 +162,7 @@ def test_a_copy_has_the_snapshot_of_the_batch(tmp_path):
     assert before.files in {p.name for p in (tmp_path / "copies/masters").iterdir()}
     assert copy.manifest.parent == before.files
     assert (copy.path / f"{before.files}.manifest").exists()
-    with pytest.raises(MasterNotFoundError, match="no snapshot 0000"):
+    with pytest.raises(MasterError, match="no snapshot 0000"):
         local_copy(source, copies, "0000")
 
 

@@ -8,6 +8,7 @@
     ├── SchemaError (TypeError)        columns or types of stream and master do not go together
     ├── MasterError (OSError)          a master table cannot be read or written
     │   ├── MasterNotFoundError        there is none
+    │   ├── SnapshotNotFoundError      there is one, but not this snapshot of it
     │   ├── FormatVersionError         it was written in another format version
     │   └── CorruptPageError           its bytes are not those that were written
     ├── HostFolderError (OSError)      a folder for what joins share on a host cannot be used
@@ -43,6 +44,7 @@ __all__ = [
     "RowTooLargeError",
     "SchemaError",
     "SemistreamError",
+    "SnapshotNotFoundError",
     "UnreadOutputError",
 ]
 
@@ -91,6 +93,10 @@ class MasterError(SemistreamError, OSError):
 
 class MasterNotFoundError(MasterError):
     """There is no master table at this path."""
+
+
+class SnapshotNotFoundError(MasterError):
+    """The master table does not have this snapshot, or not any more."""
 
 
 class FormatVersionError(MasterError):
