@@ -103,6 +103,8 @@ class Rewrite:
         self._keys = () if parent.keys.exact else parent.keys.names
         self._reader = parent.reader()
         self._passed, self._next = passed, 0
+        # Where all pages are compared, those that stay as they are must not fall to a neighbour.
+        self._run_bytes = 1 if scope is Scope.ALL else _RUN_BYTES
         self._changed = scratch(parent.path)
 
     def run(self, changes: Iterable[pa.RecordBatch]) -> None:
@@ -161,7 +163,7 @@ class Rewrite:
         while end < stop and not (end > start and self._large(end)):
             size += sum(int(index.length[part]) for part in index.parts(end))
             end += 1
-            if size >= _RUN_BYTES or self._large(start):
+            if size >= self._run_bytes or self._large(start):
                 break
         return range(start, end)
 
