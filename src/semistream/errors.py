@@ -9,7 +9,8 @@
     ├── MasterError (OSError)          a master table cannot be read or written
     │   ├── MasterNotFoundError        there is none
     │   ├── FormatVersionError         it was written in another format version
-    │   └── CorruptPageError           its bytes are not those that were written
+    │   ├── CorruptPageError           its bytes are not those that were written
+    │   └── master.sync.merge.MisfitError  changes take rows away that it does not have
     ├── HostFolderError (OSError)      a folder for what joins share on a host cannot be used
     ├── JoinFailedError (RuntimeError) the join met an error before, and is over
     ├── JoinClosedError (RuntimeError) the join was closed
