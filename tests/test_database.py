@@ -1,6 +1,8 @@
-"""Masters in PostgreSQL and MariaDB: the rows of the reference, whatever key, join and algorithm."""
+"""Masters in PostgreSQL and MariaDB: the rows of the reference, whatever key and algorithm."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -47,3 +49,14 @@ def test_hashes_that_collide(server, how, tmp_path, monkeypatch):
     case = case_of(server, "string")
     monkeypatch.setattr(key_codes, "_hashes", colliding(31))
     testing.check_drains("adaptive", case, how, tmp_path)
+
+
+PUBLISHED = [name for name in ss.algorithms() if name != "adaptive"]
+
+
+@pytest.mark.parametrize("algorithm", PUBLISHED)
+@pytest.mark.parametrize("name", ["int32", "duplicates"])
+def test_published_algorithms_read_ranges(server, algorithm, name, tmp_path):
+    case = replace(case_of(server, name), memory=256 * 1024, page_bytes=4096)
+    how = HOW[PUBLISHED.index(algorithm) % 4]
+    testing.check_answers(algorithm, case, how, tmp_path)

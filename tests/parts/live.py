@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,8 @@ class LiveCase(Case):
 
     server: Any = None
 
-    def open(self, folder: Path) -> Master:
-        return open_table(self.server, self.name, self.key)
+    def open(self, folder: Path) -> Master:  # noqa: ARG002 - there are no files
+        return open_table(self.server, self.name, self.key, page_bytes=self.page_bytes)
 
 
 def open_table(server: Server, name: str, key: Any, **options: Any) -> Any:
@@ -148,7 +147,3 @@ def _table(keys: dict[str, pa.Array]) -> pa.Table:
     rows = len(next(iter(keys.values())))
     order = np.random.default_rng(2).permutation(rows)
     return pa.table({**keys, **payload(rows)}).take(pa.array(order))
-
-
-def moment(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
