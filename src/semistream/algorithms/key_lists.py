@@ -55,12 +55,12 @@ class KeyLists(Algorithm):
         each = _EXACT if master.keys.exact else _HASHED
         left = max(0, task.memory - sum(parts.values()))
         parts["requests"] = int(left * each / (each + cost.fixed + cost.factor * cost.least))
-        settings: dict[str, int | str] = {
+        settings: dict[str, int | float | str | bool] = {
             "by": "key lists",
             "request_keys": max(1, min(_MOST_KEYS, fetch // 4 // _A_KEY)),
             "piece_bytes": max(1, fetch * 3 // 4 // _COPIES),
         }
-        return task.split(cls.name, parts, {**settings})
+        return task.split(cls.name, parts, settings)
 
     @classmethod
     def operator(
