@@ -10,10 +10,9 @@
     │   ├── MasterNotFoundError        there is none
     │   ├── SnapshotNotFoundError      there is one, but not this snapshot of it
     │   ├── FormatVersionError         it was written in another format version
-    │   └── CorruptPageError           its bytes are not those that were written
-    ├── StoreError (OSError)           a database cannot be reached, or refuses
     │   ├── CorruptPageError           its bytes are not those that were written
     │   └── master.sync.merge.MisfitError  changes take rows away that it does not have
+    ├── StoreError (OSError)           a database cannot be reached, or refuses
     ├── HostFolderError (OSError)      a folder for what joins share on a host cannot be used
     ├── MissingRowsError (LookupError) stream rows have no master row, which was to be an error
     ├── JoinFailedError (RuntimeError) the join met an error before, and is over
