@@ -115,21 +115,24 @@ def test_pins_hold_while_builds_remove(tmp_path):
     """Twins of two queries pin and open as fast as they can, side by side, while one builds."""
     built(tmp_path, 0)
 
-    def read(query, beside):
+    enough = threading.Event()
+
+    def read(query, beside, last):
         files = []
-        for batch in range(60):
-            beside.wait(60)
-            files.append(pins.pin(tmp_path, query, str(batch)).files)
+        while beside.wait(60) >= 0 and not last[-1]:
+            files.append(pins.pin(tmp_path, query, str(len(files))).files)
             ss.open_master(tmp_path, snapshot=files[-1]).verify()
         return files
 
     with ThreadPoolExecutor(4) as pool:
-        beside = {f"{QUERY}{number}": threading.Barrier(2) for number in range(2)}
-        running = [pool.submit(read, *pair) for pair in beside.items() for _ in range(2)]
-        number = 0
-        while not all(each.done() for each in running):
-            number += 1
+        running = []
+        for number in range(2):
+            last = []  # the same for both twins
+            beside = threading.Barrier(2, action=lambda told=last: told.append(enough.is_set()))
+            running += [pool.submit(read, f"{QUERY}{number}", beside, last) for _ in range(2)]
+        for number in range(1, 20):
             built(tmp_path, number, rows=50)
+        enough.set()
         one, its_twin, other, their_twin = (each.result() for each in running)
     assert (one, other) == (its_twin, their_twin)
     assert len(set(one)) > 5

@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.errors import MasterError, MasterNotFoundError, OptionError, SchemaError
 from semistream.master.filter import filter_words
+from semistream.master.lake.table import Feed
+from semistream.master.sync import snapshot
 from semistream.master.sync.identity import row_ids
 from semistream.master.sync.merge import MisfitError, Scope, merged, weighted
 
@@ -121,7 +123,7 @@ def _expected(old: pa.Table, upserts: pa.Table, deletes: pa.Table) -> pa.Table:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(case=changed_masters())
 def test_given_changes_are_as_a_build(tmp_path_factory, case) -> None:
@@ -156,6 +158,43 @@ def _changes_are_exact(synced, before: Counter[str], after: Counter[str]) -> Non
     assert (codes[1:] > codes[:-1]).all()
     differ = (before - after) | (after - before)
     assert sorted({eval(row)["__code"] for row in differ}) == codes.tolist()  # noqa: S307
+
+
+@st.composite
+def changed_rows(draw: st.DrawFn) -> tuple[pa.Table, pa.Table, pa.Table, pa.Table]:
+    """Give rows, those of them that go, those that come, and what is left."""
+    schema = draw(st.sampled_from([NUMBERS, STRINGS, PAIRS]))
+    values, widest = draw(st.sampled_from([5, 40])), draw(st.sampled_from([2, 300, 3000]))
+    old = draw(tables(schema, values, 80, widest))
+    new = draw(tables(schema, values + 5, 20, widest))
+    goes = np.array(draw(st.lists(st.booleans(), min_size=len(old), max_size=len(old))), dtype=bool)
+    went = old.filter(pa.array(goes, pa.bool_()))
+    return old, went, new, pa.concat_tables([old.filter(pa.array(~goes, pa.bool_())), new])
+
+
+def _apply(folder: Path, scope: Scope, changes: list[tuple[int, pa.Table]]) -> snapshot.Synced:
+    parent = ss.open_master(folder)
+    target = snapshot._target(parent.manifest, folder)
+    sync = snapshot._Sync(parent, target, 1 << 24, lambda _: None)
+    batches = [(weight, batch) for weight, table in changes for batch in table.to_batches()]
+    with target.building():
+        return sync.apply(Feed("test", scope, lambda: iter(batches)), {"kind": "test"})
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(case=changed_rows())
+def test_rows_that_came_and_went_are_as_a_build(tmp_path_factory, case) -> None:
+    old, went, came, wanted = case
+    for scope in (Scope.ROWS, Scope.ALL):
+        folder = tmp_path_factory.mktemp("master")
+        before = rows_of(ss.build_master(old, folder, _keys_of(old.schema), page_bytes=PAGE))
+        changes = [(1, came), (-1, went)] if scope is Scope.ROWS else [(1, wanted)]
+        synced = _apply(folder, scope, changes)
+        same_as_built(synced.master, wanted, tmp_path_factory.mktemp("built"))
+        _changes_are_exact(synced, before, rows_of(synced.master))
+        assert synced.master.manifest.source == {"kind": "test"}
 
 
 def test_what_the_caller_gets_wrong_is_said(tmp_path) -> None:
@@ -277,7 +316,7 @@ def test_pages_do_not_wear_out(tmp_path) -> None:
     names = dict.fromkeys(ids.tolist(), "x" * 40)
     table = pa.table({"id": ids, "name": list(names.values())})
     ss.build_master(table, tmp_path / "m", key="id", page_bytes=PAGE)
-    for _ in range(40):
+    for _ in range(25):
         some = rng.choice(ids, 40, replace=False).tolist()
         names |= {i: "y" * int(rng.integers(20, 61)) for i in some}
         new = pa.table({"id": some, "name": [names[i] for i in some]})

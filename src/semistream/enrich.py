@@ -1,4 +1,4 @@
-"""`enrich`: the join on a Spark DataFrame, and `watch` to see what it does."""
+"""`enrich`: the join on a Spark DataFrame; `split` and `watch`: its writer and its metrics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from semistream.master import Master
+    from semistream.missing import Missing
     from semistream.spark.watch import BatchMetrics
     from semistream.spec import On
 
-__all__ = ["enrich", "watch"]
+__all__ = ["enrich", "split", "watch"]
 
 
 def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
@@ -37,6 +38,8 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
     name: str | None = None,
     tasks: int | None = None,
     check: bool = True,
+    on_missing: Missing | None = None,
+    status: str | None = None,
     **options: Any,  # noqa: ANN401
 ) -> DataFrame:
     """Join a DataFrame, streaming or not, with a master table, within a budget of bytes.
@@ -80,6 +83,15 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         How many tasks an executor runs at once; asked of Spark if not given.
     check
         Whether to look, in a small job, if every executor can read the master.
+    on_missing
+        What becomes of the rows of a left join that have no master row: ``"null"`` (they come out
+        with nulls, the default), a mapping from master columns to default values, ``"drop"``,
+        ``"error"`` (the task fails and names keys), ``"quarantine"`` or ``"wait"`` (they come out
+        marked, and the writer parts them from the others: `split`). All are counted.
+    status
+        For a left join: the name of a last column that says ``"matched"``, ``"absent"`` (no master
+        row has this key) or ``"null key"``. With ``"quarantine"`` and ``"wait"`` there is always
+        one; it is ``"_status"`` if no name is given.
     **options
         Options of the algorithm.
 
@@ -107,6 +119,8 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         name=name,
         tasks=tasks,
         check=check,
+        status=status,
+        on_missing=on_missing,
         options=options,
     )
     return enriched(df, master, wish)
@@ -143,6 +157,47 @@ def watch(
     with _pyspark("watch"):
         from semistream.spark.watch import add_reader  # noqa: PLC0415 - an extra
     add_reader(spark, each, prometheus)
+
+
+@contextmanager
+def split(batch: DataFrame, status: str | None = None) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """Part a batch's rows that have a master row from those that have none; for a foreachBatch.
+
+    The batch is computed once, kept as long as the block runs, and counted once in the metrics.
+
+    Parameters
+    ----------
+    batch
+        A batch of a stream that was enriched with ``on_missing="quarantine"`` or ``"wait"``, or
+        with a ``status`` column.
+    status
+        The status column, where it is not to be found by itself.
+
+    Returns
+    -------
+    context manager
+        Gives two DataFrames: the rows with all their master rows, without status columns; and the
+        others, with ``_reason`` (``"absent"`` or ``"null key"``) and ``_enrichment``, the first
+        that found no row for them.
+
+    Examples
+    --------
+    Both tables have every batch once, for a batch that comes again has the same number::
+
+        def write(batch, number):
+            once = {"txnAppId": "sales", "txnVersion": number}
+            with ss.split(batch) as (good, missing):
+                good.write.format("delta").options(**once).mode("append").save("sales")
+                missing.write.format("delta").options(**once).mode("append").save("quarantine")
+
+
+        sales = ss.enrich(stream, master, on="product_id", how="left", on_missing="quarantine")
+        sales.writeStream.foreachBatch(write).option("checkpointLocation", "checkpoint").start()
+    """
+    with _pyspark("split"):
+        from semistream.spark.split import split_once  # noqa: PLC0415 - an extra
+    with split_once(batch, status) as parts:
+        yield parts
 
 
 @contextmanager

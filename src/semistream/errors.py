@@ -10,8 +10,11 @@
     │   ├── MasterNotFoundError        there is none
     │   ├── SnapshotNotFoundError      there is one, but not this snapshot of it
     │   ├── FormatVersionError         it was written in another format version
-    │   └── CorruptPageError           its bytes are not those that were written
+    │   ├── CorruptPageError           its bytes are not those that were written
+    │   └── master.sync.merge.MisfitError  changes take rows away that it does not have
+    ├── StoreError (OSError)           a database cannot be reached, or refuses
     ├── HostFolderError (OSError)      a folder for what joins share on a host cannot be used
+    ├── MissingRowsError (LookupError) stream rows have no master row, which was to be an error
     ├── JoinFailedError (RuntimeError) the join met an error before, and is over
     ├── JoinClosedError (RuntimeError) the join was closed
     ├── RowTooLargeError (ValueError)  one stream row alone exceeds the window
@@ -40,11 +43,13 @@ __all__ = [
     "JoinFailedError",
     "MasterError",
     "MasterNotFoundError",
+    "MissingRowsError",
     "OptionError",
     "RowTooLargeError",
     "SchemaError",
     "SemistreamError",
     "SnapshotNotFoundError",
+    "StoreError",
     "UnreadOutputError",
 ]
 
@@ -107,8 +112,16 @@ class CorruptPageError(MasterError):
     """A page's bytes are not those that were written."""
 
 
+class StoreError(SemistreamError, OSError):
+    """A database cannot be reached, or refuses what it is asked; never a row that is absent."""
+
+
 class HostFolderError(SemistreamError, OSError):
     """A folder for what joins share on a host cannot be used."""
+
+
+class MissingRowsError(SemistreamError, LookupError):
+    """Stream rows have no master row, and ``on_missing="error"`` was asked for."""
 
 
 class JoinClosedError(SemistreamError, RuntimeError):

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Codes", "Keys"]
+__all__ = ["Codes", "Keys", "null_keys"]
 
 _INT64_MAX = 2**63 - 1
 _SIGN = np.uint64(1 << 63)
+_SEED = np.uint64(0x5EED5EED5EED5EED)
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,33 @@ class Keys:
                 valid &= column.is_valid().to_numpy(zero_copy_only=False)
         return Codes(_integers(columns[0]) if self.exact else _hashes(columns), valid)
 
+    def checks(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+        """Give a second hash of each key, of another seed: with the code, 128 bits."""
+        columns = self.canonical(columns)
+        out = np.full(len(columns[0]), _SEED)
+        for column in columns:
+            _fold(column, out)
+        return out.view(np.int64)
+
     def decode(self, codes: pa.Array) -> pa.Array:
         """Give the keys that exact codes stand for, in the type they are compared in."""
         if self.types[0] != pa.uint64():
             return codes
         return pa.array(codes.to_numpy().view(np.uint64) ^ _SIGN)
+
+
+def null_keys(columns: Sequence[pa.Array]) -> int:
+    """Count the rows whose key is null: a key of several columns, where one of them is.
+
+    Examples
+    --------
+    >>> null_keys([pa.array([1, None, None]), pa.array(["a", "b", None])])
+    2
+    """
+    some = [column for column in columns if column.null_count]
+    if len(some) < 2:
+        return sum(int(column.null_count) for column in some)
+    return int(np.count_nonzero(np.any([c.is_null().to_numpy(False) for c in some], axis=0)))
 
 
 def _convert(array: pa.Array, kind: pa.DataType) -> pa.Array:

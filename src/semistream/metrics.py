@@ -23,6 +23,8 @@ class Metrics:
     """Stream rows that are done, in whatever way."""
     unmatchable: int = 0
     """Stream rows whose key is null, or a number that the master's type cannot hold."""
+    null_keys: int = 0
+    """Those of them whose key is null."""
     filtered: int = 0
     """Stream rows known to have no match without a page: by filter or index, by a null key, or
     because the whole master is in memory."""
@@ -37,9 +39,13 @@ class Metrics:
     iterations: int = 0
     """Rounds of the algorithm's main loop."""
     reads: int = 0
-    """Reads of the master's file."""
+    """Reads of the master's file, or of a database by ranges of keys."""
     pages_read: int = 0
     bytes_read: int = 0
+    queries: int = 0
+    """Queries to a database by lists of keys, those that were tried again included."""
+    fetched: int = 0
+    """Master rows that a database sent."""
     evicted: int = 0
     """Master rows that left the cache."""
 

@@ -91,10 +91,8 @@ def remove_unneeded(folder: Path, keep: float | None = None, now: float | None =
         with alone(folder):
             queries = remove_stale(folder, keep, now)
             _remove_notes(folder, queries, now - keep)
-            wanted = {pinned.pin.files for pinned in all_pins(folder)}
-            there = [
-                m for m in whole_snapshots(folder, current) if m.files in wanted | {current.files}
-            ]
+            wanted = {current.files, *(pinned.pin.files for pinned in all_pins(folder))}
+            there = [m for m in whole_snapshots(folder, current) if m.files in wanted]
             remove_others(folder, _names(folder, there))
     except PermissionError as error:  # the pins are another user's: a build is no failure for it
         log.warning(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from semistream.algorithms import choose
 from semistream.host import HostShare, default_root
 from semistream.join import Join
+from semistream.missing import OnMissing
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from semistream.master import Master
     from semistream.spec import On
 
-__all__ = ["ROW", "Copies", "Job", "shape_of"]
+__all__ = ["MARK", "ROW", "Copies", "Job", "shape_of"]
 
 
 ROW = "__row"
 """The column that numbers rows where only their keys pass through Python."""
+
+MARK = "__found"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Job:
     """One enrichment, as its tasks see it."""
 
     name: str
-    """Names the enrichment in metrics and messages."""
+    """Names the enrichment in metrics, where no two have the same."""
     path: str
     """The master's folder, as executors see it."""
     read: str
@@ -62,6 +65,14 @@ class Job:
     select: tuple[str, ...] = ()
     shape: str = ""
     """A fingerprint of the master's columns and key."""
+    called: str = ""
+    """The enrichment's name as it was given."""
+    status: str = ""
+    """The column that tells what was found of a row; none if empty."""
+    missing: OnMissing = field(default_factory=OnMissing)
+    earlier: tuple[str, ...] = ()
+    """Status columns of enrichments before this one by which rows are split: what these have
+    found to be missing is theirs."""
     files: str = ""
     """The snapshot that all tasks read; if none is named, that of their micro-batch."""
     holder: str = ""
@@ -71,12 +82,13 @@ class Job:
 
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
         """Give the job with what follows from the master, if all goes together and fits."""
-        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix)
+        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix, self.mark)
         job = replace(
             self,
             how=spec.how,
             on=dict(zip(spec.stream_keys, master.key, strict=True)),
             select=spec.payload,
+            missing=self.missing.checked(master.schema, spec.payload),
             shape=shape_of(master, spec.payload),
         )
         job.check_budget(master)
@@ -105,6 +117,17 @@ class Job:
         return replace(self, stream=stream, how=how, scalar=True)
 
     @property
+    def mark(self) -> str:
+        """The column in which a join of whole rows tells those with a match."""
+        tells = self.status or self.missing.kind != "null"
+        return MARK if tells and not self.scalar else ""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a row without a master row is an error."""
+        return self.missing.kind == "error"
+
+    @property
     def room_for_answers(self) -> int:
         """Bytes of a task for answers that are not in order yet, and a copy of them."""
         return self.memory // self.tasks // 4 if self.scalar else 0
@@ -125,6 +148,7 @@ class Job:
             algorithm=self.algorithm,
             select=self.select if self.how in {"inner", "left"} else None,
             prefix=self.prefix,
+            mark=self.mark,
             shared=self.shared,
             **self.options,
         )

@@ -23,6 +23,7 @@ from semistream.spark.answers import Answers
 from semistream.spark.job import shape_of
 from semistream.spark.localize import local_copy
 from semistream.spark.pinned import snapshot_of, task_property
+from semistream.spark.refusal import Refusal
 from semistream.spark.reports import Report
 from semistream.spark.types import transferred
 
@@ -66,7 +67,7 @@ def opened(job: Job) -> Master:
 
 def _open(job: Job, path: str, files: str) -> Master:
     try:
-        master = open_master(path, job.read, files) if files else open_master(path, job.read)
+        master = open_master(path, job.read, snapshot=files or None)
     except SnapshotNotFoundError as error:
         way = (
             "call enrich again, which takes the current one"
@@ -92,10 +93,11 @@ def join_rows(
     """Join whole rows: what ``mapInArrow`` runs."""
     with _running(job, channel) as (join, note):
         finish = _for_spark(join.schema, len(job.stream))
+        refusal = Refusal(job)
         for batch in batches:
-            yield from map(finish, join.offer(_typed(batch, job.stream)))
+            yield from map(finish, refusal.rows(join.offer(_typed(batch, job.stream))))
             note()
-        yield from map(finish, join.drain())
+        yield from map(finish, refusal.rows(join.drain()))
 
 
 def answer_keys(
@@ -104,11 +106,12 @@ def answer_keys(
     """Give for each row a struct of the master's columns, or whether there is a match."""
     _check_unique(job)
     with _running(job, channel) as (join, note):
-        answers = Answers(join, job.stream, job.room_for_answers // 2)
-        for keys in batches:
-            yield from answers.add(keys)
+        answers, refusal = Answers(join, job.stream, job.room_for_answers // 2), Refusal(job)
+        for asked in batches:
+            keys = refusal.asked(asked)
+            yield from refusal.answers(answers.add(keys))
             note()
-        yield from answers.finish()
+        yield from refusal.answers(answers.finish())
 
 
 def _check_unique(job: Job) -> None:
