@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -20,6 +21,7 @@ from semistream.spark.pipeline import prepare, start
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
 
+LIVE = Path(__file__).parent.parent / "docs" / "live.md"
 ROWS = 2_000
 PRODUCTS = {"key": [k for k in range(100) if k % 5], "vendor": [k % 7 for k in range(100) if k % 5]}
 VENDORS = {"vendor": [0, 1, 2, 3, 4], "city": ["A", "B", None, "D", "E"]}
@@ -172,26 +174,23 @@ def test_parquet_has_a_folder_for_each_batch(spark, folder, crashing):
     assert [name.rpartition("-")[2] for name in folders] == ["0", "1"]
 
 
-def test_a_writer_of_ones_own_parts_rows_with_split(spark, folder):
-    schema = "sale long, key long"
-    stream = spark.readStream.schema(schema).parquet(str(folder / "sales"))
-    wish = {"how": "left", "on": "key", "on_missing": "quarantine"}
-    sales = ss.enrich(stream, folder / "products", **wish)
-
-    def write(batch, number):
-        once = {"txnAppId": "sales", "txnVersion": number}
-        with ss.split(batch) as (good, missing):
-            good.write.format("delta").options(**once).mode("append").save(f"{folder}/good")
-            missing.write.format("delta").options(**once).mode("append").save(f"{folder}/missing")
-
-    writer = sales.writeStream.foreachBatch(write).trigger(availableNow=True)
-    query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
+def test_the_writer_of_the_docs_parts_rows(spark, folder):
+    [code] = re.findall(r"```python\n(def write\(batch.*?)```", LIVE.read_text(), re.DOTALL)
+    code = re.sub(
+        r'"(sales|quarantine|checkpoint|products)(\.master)?"\)', rf'"{folder}/\1-x")', code
+    )
+    code = code.replace('"products.master"', f'"{folder}/products"').replace("product_id", "key")
+    code = code.replace(".start()", ".trigger(availableNow=True).start()")
+    stream = spark.readStream.schema("sale long, key long").parquet(str(folder / "sales"))
+    names = {"ss": ss, "stream": stream}
+    exec(code.replace("sales.writeStream", "query = sales.writeStream"), names)  # noqa: S102
+    query = names["query"]
     query.awaitTermination()
     there = "enrichment IS DISTINCT FROM 'products'"
-    assert table(folder / "good", "sale", "key", "vendor") == wanted(
+    assert table(folder / "sales-x", "sale", "key", "vendor") == wanted(
         folder, "sale, key, vendor", there
     )
-    got = table(folder / "missing", "sale", "_reason", "_enrichment")
+    got = table(folder / "quarantine-x", "sale", "_reason", "_enrichment")
     assert got == wanted(folder, "sale, reason, enrichment", f"NOT {there}")
     [observed] = [p.observedMetrics for p in query.recentProgress if p.numInputRows]
     [counts] = observed.values()

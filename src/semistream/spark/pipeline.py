@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,10 +168,16 @@ def _writer(ready: Prepared, query: str) -> DataStreamWriter:
     if not told.splits:
         return writer(told.sink, ready.frame, query)
     stream = tuple(flow.stream.names)
-    live = any(folder_of(step.master) is None and not step.localize for step in told.enrich)
-    held = f"{told.checkpoint.rstrip('/')}/semistream-held" if live else ""
+    unpinned = not all(_can_pin(step.master) for step in told.enrich)
+    held = f"{told.checkpoint.rstrip('/')}/semistream-held" if unpinned else ""
     parts = SplitWriter(told.sink, told.quarantine, query, stream, flow.columns, held)
     return ready.frame.writeStream.foreachBatch(parts.write)
+
+
+def _can_pin(master: str) -> bool:
+    """Tell whether a replayed batch sees the snapshot of the master that it saw before."""
+    folder = folder_of(master)
+    return folder is not None and os.access(folder, os.W_OK)
 
 
 def _triggered(found: DataStreamWriter, pipeline: Pipeline, once: bool) -> DataStreamWriter:
