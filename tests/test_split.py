@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -13,6 +14,7 @@ from deltalake import DeltaTable
 
 import semistream as ss
 from parts.connectors import require
+from parts.databases import DATABASE, PASSWORD, USER
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.ends import DeltaSink
 from semistream.spark import batches, running, split
@@ -172,6 +174,23 @@ def test_parquet_has_a_folder_for_each_batch(spark, folder, crashing):
     assert sorted(map(tuple, got), key=repr) == good
     folders = sorted(each.name for each in (folder / "out").glob(f"{batches.BATCH_FOLDER}=*"))
     assert [name.rpartition("-")[2] for name in folders] == ["0", "1"]
+
+
+def test_postgresql_and_the_quarantine_agree_after_a_crash(spark, folder, crashing, postgresql):
+    require("postgresql")
+    where = f"url: 'postgresql://127.0.0.1:{postgresql.port}/{DATABASE}', table: sold"
+    sink = f"{{kind: postgresql, {where}, user: {USER}, password: '{PASSWORD}'}}"
+    path = pipeline(folder, sink=sink, more="quarantine: {path: out.quarantine}")
+    crashing(False)
+    with pytest.raises(running.QueryFailedError, match="in between"):
+        run(path, spark)
+    run(path, spark)
+    with closing(postgresql.connect()) as connection:
+        got = connection.execute("SELECT sale, key, place FROM sold").fetchall()
+    assert sorted(got, key=repr) == wanted(folder, "sale, key, city", "reason IS NULL")
+    assert table(folder / "out.quarantine", "sale", "_reason") == wanted(
+        folder, "sale, reason", "reason IS NOT NULL"
+    )
 
 
 def test_the_writer_of_the_docs_parts_rows(spark, folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from semistream.spark import checkpoint, jars
 from semistream.spark.cluster import tasks_at_once
 from semistream.spark.job import Copies
 from semistream.spark.localize import local_copy
-from semistream.spark.pinned import folder_of
+from semistream.spark.pinned import may_pin
 from semistream.spark.session import session
 from semistream.spark.sinks import writer
 from semistream.spark.sources import load
@@ -168,16 +167,10 @@ def _writer(ready: Prepared, query: str) -> DataStreamWriter:
     if not told.splits:
         return writer(told.sink, ready.frame, query)
     stream = tuple(flow.stream.names)
-    unpinned = not all(_can_pin(step.master) for step in told.enrich)
-    held = f"{told.checkpoint.rstrip('/')}/semistream-held" if unpinned else ""
+    pinned = all(may_pin(step.master) for step in told.enrich)
+    held = "" if pinned else f"{told.checkpoint.rstrip('/')}/semistream-held"
     parts = SplitWriter(told.sink, told.quarantine, query, stream, flow.columns, held)
     return ready.frame.writeStream.foreachBatch(parts.write)
-
-
-def _can_pin(master: str) -> bool:
-    """Tell whether a replayed batch sees the snapshot of the master that it saw before."""
-    folder = folder_of(master)
-    return folder is not None and os.access(folder, os.W_OK)
 
 
 def _triggered(found: DataStreamWriter, pipeline: Pipeline, once: bool) -> DataStreamWriter:
