@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,7 +116,7 @@ class _Checker:
             schema = self._enrich(f"enrich[{i}]", step, schema)
         if schema is None:
             return None
-        self._quarantine(stream)
+        self._quarantine(stream, schema)
         columns = self._pipeline.columns
         for setting, message in wrong_columns(columns, schema.names):
             self._wrong(f"columns.{setting}", message)
@@ -164,13 +165,16 @@ class _Checker:
             except SchemaError as error:
                 self._wrong(f"{where}.{name}", f": {error}")
 
-    def _quarantine(self, stream: pa.Schema) -> None:
+    def _quarantine(self, stream: pa.Schema, enriched: pa.Schema) -> None:
         """Check that rows can be taken out of the stream, and brought back later."""
         pipeline = self._pipeline
         if not pipeline.splits:
             return
-        for name in sorted({*stream.names} & {*QUARANTINED}):
-            self._wrong("quarantine", f"adds a column {name!r}, which the stream has; rename that")
+        for name in sorted({*enriched.names} & {*QUARANTINED}):
+            self._wrong("quarantine", f"adds a column {name!r}, which there is; rename that")
+        for name in stream.names:
+            if re.search(r"[ ,;{}()\n\t=]", name):
+                self._wrong("quarantine", f"is a Delta table, which takes no name as {name!r}")
         if pipeline.quarantine == getattr(pipeline.sink, "path", None):
             self._wrong("quarantine.path", "is the sink's; give it a path of its own")
         if len(self._steps) == len(pipeline.enrich):

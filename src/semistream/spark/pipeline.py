@@ -15,6 +15,7 @@ from semistream.spark import checkpoint, jars
 from semistream.spark.cluster import tasks_at_once
 from semistream.spark.job import Copies
 from semistream.spark.localize import local_copy
+from semistream.spark.pinned import may_pin
 from semistream.spark.session import session
 from semistream.spark.sinks import writer
 from semistream.spark.sources import load
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.sections import Enrichment
 
-__all__ = ["Prepared", "enriched", "prepare", "session_for", "start"]
+__all__ = ["Prepared", "checked", "enriched", "prepare", "session_for", "start"]
 
 _COPIES = 100 << 30
 _ASKED = ("transfer", "partition")
@@ -74,11 +75,16 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
         Columns, types or budgets do not go together: every mistake, each with its line.
     """
     stream = load(pipeline, spark)
-    around = Surroundings(tasks_at_once(spark), _opened, transferred)
-    flow = check(pipeline, arrow_schema(stream.schema), around)
+    flow = checked(pipeline, spark, stream)
     if pipeline.splits:
         return Prepared(pipeline, flow, enriched(timed(stream), pipeline))
     return Prepared(pipeline, flow, arranged(enriched(stream, pipeline), flow.columns))
+
+
+def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
+    """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
+    around = Surroundings(tasks_at_once(spark), _opened, transferred)
+    return check(pipeline, arrow_schema(stream.schema), around)
 
 
 def _opened(step: Enrichment) -> Master:
@@ -161,7 +167,9 @@ def _writer(ready: Prepared, query: str) -> DataStreamWriter:
     if not told.splits:
         return writer(told.sink, ready.frame, query)
     stream = tuple(flow.stream.names)
-    parts = SplitWriter(told.sink, told.quarantine, query, stream, flow.columns)
+    pinned = all(may_pin(step.master) for step in told.enrich)
+    held = "" if pinned else f"{told.checkpoint.rstrip('/')}/semistream-held"
+    parts = SplitWriter(told.sink, told.quarantine, query, stream, flow.columns, held)
     return ready.frame.writeStream.foreachBatch(parts.write)
 
 
