@@ -2,6 +2,16 @@
 
 from semistream.master.build import Progress, build_master
 from semistream.master.reader import PageReader
+from semistream.master.snapshots import Snapshot, clean_master, snapshots
 from semistream.master.store import Master, open_master
 
-__all__ = ["Master", "PageReader", "Progress", "build_master", "open_master"]
+__all__ = [
+    "Master",
+    "PageReader",
+    "Progress",
+    "Snapshot",
+    "build_master",
+    "clean_master",
+    "open_master",
+    "snapshots",
+]

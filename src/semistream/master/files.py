@@ -36,12 +36,13 @@ __all__ = [
     "remove_others",
     "scratch",
     "staging_folder",
+    "sync_folder",
 ]
 
 _PREFIX = ".draft-"
 _REMOVALS = 10
 _COPY = 1 << 30
-DATA = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.(pages|index|filter)")
+DATA = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.(pages|index|filter|changes|manifest)")
 """The names of data files; whatever else is in a master's folder is not touched."""
 
 
@@ -85,6 +86,18 @@ class Draft:
         self._name.replace(self._folder / name)
         self._name = None
 
+    def publish_first(self, name: str) -> bool:
+        """Give the file its name unless another has it; tell whether it was given."""
+        try:
+            if self._name is None:
+                self._link(self._folder / name)
+                self._name = None
+            else:
+                (self._folder / name).hardlink_to(self._name)
+        except FileExistsError:
+            return False
+        return True
+
     def _fresh_name(self) -> Path:
         return self._folder / f"{_PREFIX}{uuid.uuid4().hex}"
 
@@ -118,12 +131,13 @@ def publish(folder: Path, data: dict[str, Draft], manifest: tuple[str, Draft]) -
         file.sync()
     for data_name, file in data.items():
         file.publish(data_name)
-    _sync_folder(folder)  # a manifest on disk must find its files there
+    sync_folder(folder)  # a manifest on disk must find its files there
     draft.publish(name)
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Write the names of a folder's files to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -137,7 +151,7 @@ def scratch(folder: Path | None) -> IO[bytes]:
 
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
-    """Remove drafts, and the data files of earlier snapshots and of builds that died."""
+    """Remove drafts, and all data files but these: earlier snapshots, builds that died."""
     kept = set(keep)
     for path in folder.iterdir():
         ours = path.name.startswith(_PREFIX) or DATA.fullmatch(path.name)

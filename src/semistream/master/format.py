@@ -7,9 +7,12 @@
       <snapshot>-<id>.index     one line a part: first code, offset, length, rows, checksum
       <snapshot>-<id>.pages     parts, each an Arrow IPC record batch at a multiple of 4 KiB
       <snapshot>-<id>.filter    a Bloom filter over the codes (optional)
+      <snapshot>-<id>.changes   the codes whose rows differ from the parent's (after a sync)
+      <snapshot>-<id>.manifest  a copy of the manifest, which stays as long as the snapshot does
+      .pins/<query>/<batch>     which snapshot a micro-batch reads
 
-Every byte is under a checksum (XXH3): of each part with its padding in the index, of index and
-filter in the manifest, of the manifest in itself.
+Every byte is under a checksum (XXH3): of each part with its padding in the index, of index,
+filter and changes in the manifest, of the manifest in itself.
 
 Rows are sorted by code. A *page* holds whole join values; only a join value that is larger than a
 page by itself has several *parts*, and then nothing else shares its page. So a page, once met,
@@ -20,17 +23,21 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import FormatVersionError, MasterError, MasterNotFoundError
+from semistream.errors import CorruptPageError, FormatVersionError, MasterError, MasterNotFoundError
 from semistream.plain import plain_type
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from semistream.keys import Keys
 
@@ -73,7 +80,7 @@ def page_schema(schema: pa.Schema, keys: Keys) -> pa.Schema:
     An exact key is its code and is not stored twice.
     """
     kept = [f for f in schema if not (keys.exact and f.name in keys.names)]
-    columns = [field.with_type(plain_type(field.type)) for field in kept]
+    columns = [f.with_type(plain_type(f.type)) for f in kept]
     return pa.schema([pa.field(CODE, pa.int64(), nullable=False), *columns])
 
 
@@ -112,16 +119,35 @@ class Manifest:
     filter_words: int
     """Length of the Bloom filter in 64-bit words, 0 where there is none."""
     filter_checksum: int
+    parent: str = ""
+    """The ``files`` of the snapshot that this one was made from by changes; empty if by none."""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """What the rows were read from: ``kind``, ``uri``, ``version`` and what else it takes."""
+    changed: int = 0
+    """How many codes the file of changes has: 64 bits each, little endian, sorted."""
+    changes_checksum: int = 0
 
     def name(self, kind: str) -> str:
-        """Give the name of a data file: ``"pages"``, ``"index"`` or ``"filter"``."""
+        """Give the name of a file: ``"pages"``, ``"index"``, ``"filter"``, ``"manifest"``, …."""
         return f"{self.files}.{kind}"
 
     @property
     def names(self) -> list[str]:
         """The names of all data files."""
-        kinds = ["pages", "index", *(["filter"] if self.filter_words else [])]
-        return [self.name(kind) for kind in kinds]
+        filters = ["filter"] if self.filter_words else []
+        changes = ["changes"] if self.parent else []
+        return [self.name(kind) for kind in ["pages", "index", *filters, *changes]]
+
+    def changes(self, folder: Path) -> npt.NDArray[np.int64]:
+        """Give the sorted codes whose rows differ from the parent's; none where there is none."""
+        if not self.parent:
+            return np.empty(0, dtype=np.int64)
+        path = folder / self.name("changes")
+        data = path.read_bytes()
+        if checksum(data) != self.changes_checksum:
+            msg = f"{path}: the changes are damaged, their checksum differs; build the master again"
+            raise CorruptPageError(msg)
+        return np.frombuffer(data, dtype="<i8").astype(np.int64)
 
     def dump(self) -> bytes:
         """Give the manifest as JSON."""
@@ -132,9 +158,9 @@ class Manifest:
         return json.dumps(head | values, indent=2).encode()
 
     @classmethod
-    def load(cls, folder: Path) -> Manifest:
+    def load(cls, folder: Path, name: str = MANIFEST) -> Manifest:
         """Read the manifest of a master, or say what is wrong with it."""
-        path = folder / MANIFEST
+        path = folder / name
         try:
             values = json.loads(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import uuid
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 
 from semistream.errors import (
     BudgetError,
     MasterError,
-    MasterNotFoundError,
     OptionError,
     SchemaError,
 )
 from semistream.keys import Keys
-from semistream.master.files import DATA, Draft, exclusive, publish, remove_others
+from semistream.master.files import DATA, Draft, exclusive, publish
 from semistream.master.filter import filter_words
 from semistream.master.format import (
     ALIGNMENT,
@@ -30,17 +30,20 @@ from semistream.master.format import (
     checksum,
     page_schema,
 )
+from semistream.master.snapshots import keep_manifest, remove_unneeded
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from semistream.master.filter import KeyFilter
     from semistream.master.index import IndexWriter
     from semistream.master.pages import Counts
 
-__all__ = ["Target", "sizes"]
+__all__ = ["Origin", "Target", "sizes"]
 
 _PAGES_IN_MEMORY = 8
 
@@ -59,6 +62,30 @@ def sizes(page_bytes: int | str, memory: int | str) -> tuple[int, int]:
         )
         raise BudgetError(msg)
     return size, room
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the rows of a snapshot come from."""
+
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """What the manifest says of it: JSON."""
+    parent: str = ""
+    """The ``files`` of the snapshot that was changed; empty where all rows were read."""
+    changes: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """The sorted codes whose rows differ from the parent's."""
+
+    @property
+    def content(self) -> bytes:
+        """The file of changes."""
+        return self.changes.astype("<i8").tobytes()
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the manifest has of it."""
+        found = checksum(self.content) if self.parent else 0
+        notes = {"parent": self.parent, "source": self.source}
+        return notes | {"changed": len(self.changes), "changes_checksum": found}
 
 
 @dataclass(frozen=True)
@@ -93,23 +120,24 @@ class Target:
     def building(self) -> Iterator[None]:
         """Hold the folder for this build; leave it as it was, whatever fails."""
         with exclusive(self.folder):
-            remove_others(self.folder, self._current_names())
+            keep_manifest(self.folder)
+            remove_unneeded(self.folder)
             try:
                 yield
             except BaseException:
-                remove_others(self.folder, self._current_names())
+                remove_unneeded(self.folder)
                 raise
 
-    def _current_names(self) -> list[str]:
-        try:
-            return Manifest.load(self.folder).names
-        except MasterNotFoundError:
-            return []
-        except MasterError:  # another version's, perhaps: it stays until this build is done
-            return [path.name for path in self.folder.iterdir()]
-
-    def publish(self, pages: Draft, lines: IndexWriter, counts: Counts, keys: KeyFilter) -> None:
-        """Give the new files their names, then the manifest, then remove the old files."""
+    def publish(
+        self,
+        pages: Draft,
+        lines: IndexWriter,
+        counts: Counts,
+        keys: KeyFilter,
+        origin: Origin | None = None,
+    ) -> Manifest:
+        """Give the new files their names, then the manifest, then remove what no one needs."""
+        origin = origin or Origin()
         index, statistics = lines.dump(), counts.statistics(lines.lines)
         keys = keys.folded(min(len(keys.words), filter_words(statistics.values)))
         snapshot = self._snapshot(index)
@@ -124,16 +152,31 @@ class Target:
             pages_bytes=lines.end,
             filter_words=len(keys.words),
             filter_checksum=checksum(keys.words.data),
+            **origin.fields,
         )
+        contents: dict[str, bytes | memoryview] = {
+            "index": index,
+            "filter": keys.words.data,
+            "changes": origin.content,
+        }
+        self._publish(manifest, pages, contents)
+        remove_unneeded(self.folder)
+        return manifest
+
+    def _publish(
+        self, manifest: Manifest, pages: Draft, contents: Mapping[str, bytes | memoryview]
+    ) -> None:
         with ExitStack() as drafts:
-            data = {manifest.name("pages"): pages}
-            data[manifest.name("index")] = drafts.enter_context(Draft(self.folder, index))
-            if keys.nbytes:
-                words = drafts.enter_context(Draft(self.folder, keys.words.data))
-                data[manifest.name("filter")] = words
-            last = drafts.enter_context(Draft(self.folder, manifest.dump()))
-            publish(self.folder, data, (MANIFEST, last))
-        remove_others(self.folder, manifest.names)
+            data = {
+                manifest.name(kind): drafts.enter_context(Draft(self.folder, content))
+                for kind, content in contents.items()
+                if manifest.name(kind) in manifest.names
+            }
+            copy, last = (
+                drafts.enter_context(Draft(self.folder, manifest.dump())) for _ in range(2)
+            )
+            data[manifest.name("manifest")] = copy
+            publish(self.folder, {manifest.name("pages"): pages, **data}, (MANIFEST, last))
 
     def _snapshot(self, index: bytes) -> str:
         """Give an id of the content: the index holds the checksum of every page."""
@@ -152,10 +195,10 @@ def _keys(schema: pa.Schema, names: list[str]) -> Keys:
             f"the master's columns must have different names, none of them {CODE!r}: {schema.names}"
         )
         raise SchemaError(msg)
-    for field in schema:
-        if not _storable(field):
+    for column in schema:
+        if not _storable(column):
             msg = (
-                f"column {field.name!r}: Arrow's format does not keep the type {field.type} (a "
+                f"column {column.name!r}: Arrow's format does not keep the type {column.type} (a "
                 "dictionary of dictionaries or extensions, an extension type that is not "
                 "registered); cast it first"
             )
