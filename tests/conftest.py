@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from parts.cluster import Cluster
+    from parts.databases import MariaDB, PostgreSQL, Server
     from parts.kafka import Broker
 
 # Imported where they are used: most tests need neither Spark nor Kafka, nor the time they take.
@@ -59,3 +60,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield started
     finally:
         started.stop()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A PostgreSQL server with a database of its own."""
+    from parts.databases import PostgreSQL
+
+    yield from _running(PostgreSQL())
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDB]:
+    """A MariaDB server with a database of its own."""
+    from parts.databases import MariaDB
+
+    yield from _running(MariaDB())
+
+
+def _running(server: Server) -> Iterator[Any]:
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()

@@ -308,7 +308,8 @@ def test_metrics_of_every_batch(spark, master, files, tmp_path, caplog):
     mine = [m for m in seen if m.name == "watched"]
     matched = len(reference(sales(), products(), "inner"))
     assert sum(m.rows for m in mine) == ROWS
-    assert sum(m.absent for m in mine) == ROWS - matched
+    assert sum(m.absent + m.null_keys for m in mine) == ROWS - matched
+    assert sum(m.null_keys for m in mine) == sales()["product_id"].null_count
     assert all(0 < sum(m.memory.values()) <= m.budget == 4 << 20 for m in mine)
     assert len([line for line in caplog.messages if "watched" in line and "rows" in line]) == 3
     observed = [p.observedMetrics["semistream.watched"] for p in progress if p.numInputRows]

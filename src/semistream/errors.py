@@ -11,6 +11,7 @@
     │   ├── FormatVersionError         it was written in another format version
     │   └── CorruptPageError           its bytes are not those that were written
     ├── HostFolderError (OSError)      a folder for what joins share on a host cannot be used
+    ├── MissingRowsError (LookupError) stream rows have no master row, which was to be an error
     ├── JoinFailedError (RuntimeError) the join met an error before, and is over
     ├── JoinClosedError (RuntimeError) the join was closed
     ├── RowTooLargeError (ValueError)  one stream row alone exceeds the window
@@ -39,6 +40,7 @@ __all__ = [
     "JoinFailedError",
     "MasterError",
     "MasterNotFoundError",
+    "MissingRowsError",
     "OptionError",
     "RowTooLargeError",
     "SchemaError",
@@ -103,6 +105,10 @@ class CorruptPageError(MasterError):
 
 class HostFolderError(SemistreamError, OSError):
     """A folder for what joins share on a host cannot be used."""
+
+
+class MissingRowsError(SemistreamError, LookupError):
+    """Stream rows have no master row, and ``on_missing="error"`` was asked for."""
 
 
 class JoinClosedError(SemistreamError, RuntimeError):

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.errors import OptionError, SchemaError
 from semistream.master import Master
+from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
 from semistream.spark.plan import Setting, choose_partition, choose_transfer
 from semistream.spark.probe import probe
 from semistream.spark.route import routed
+from semistream.spark.settle import marks_of
 from semistream.spark.transfer import by_keys, by_rows
 from semistream.spark.types import arrow_schema
 from semistream.spark.watch import reports_of
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from semistream.missing import Missing
     from semistream.spec import On
 
 __all__ = ["Wish", "enriched"]
@@ -57,6 +60,7 @@ class Wish:
     tasks: int | None
     check: bool
     status: str | None
+    on_missing: Missing | None
     options: dict[str, Any]
 
 
@@ -117,19 +121,21 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         algorithm=wish.algorithm,
         options=wish.options,
         copies=_copies(wish.localize),
-        status=_status(wish.status, wish.how),
+        status=_status(wish),
+        missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
+        earlier=tuple(mark.column for mark in marks_of(df.schema) if mark.splits),
     )
 
 
-def _status(name: str | None, how: str) -> str:
-    """Refuse a status column where all rows have the same."""
-    if name and resolve_how(how) != "left":
+def _status(wish: Wish) -> str:
+    """Give the name of the status column; refuse one where all rows would have the same."""
+    if wish.status and resolve_how(wish.how) != "left":
         msg = (
-            f"status={name!r} tells rows with a match from those without, which how={how!r} does "
-            "not both give; take how='left'"
+            f"status={wish.status!r} tells rows with a match from those without, which "
+            f"how={wish.how!r} does not both give; take how='left'"
         )
         raise OptionError(msg)
-    return name or ""
+    return wish.status or (STATUS if wish.on_missing in SPLITTING else "")
 
 
 def _absolute(path: str) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from semistream.algorithms import choose
 from semistream.host import HostShare, default_root
 from semistream.join import Join
+from semistream.missing import OnMissing
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Job:
     """A fingerprint of the master's columns and key."""
     status: str = ""
     """The column that tells what was found of a row; none if empty."""
+    missing: OnMissing = field(default_factory=OnMissing)
+    earlier: tuple[str, ...] = ()
+    """Status columns of enrichments before this one by which rows are split: what these have
+    found to be missing is theirs."""
     scalar: bool = False
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 
@@ -77,6 +82,7 @@ class Job:
             how=spec.how,
             on=dict(zip(spec.stream_keys, master.key, strict=True)),
             select=spec.payload,
+            missing=self.missing.checked(master.schema, spec.payload),
             shape=shape_of(master, spec.payload),
         )
         job.check_budget(master)
@@ -102,7 +108,13 @@ class Job:
     @property
     def mark(self) -> str:
         """The column in which a join of whole rows tells those with a match."""
-        return MARK if self.status and not self.scalar else ""
+        tells = self.status or self.missing.kind != "null"
+        return MARK if tells and not self.scalar else ""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a row without a master row is an error."""
+        return self.missing.kind == "error"
 
     @property
     def room_for_answers(self) -> int:

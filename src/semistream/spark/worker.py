@@ -22,6 +22,7 @@ from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
 from semistream.spark.job import shape_of
 from semistream.spark.localize import local_copy
+from semistream.spark.refusal import Refusal
 from semistream.spark.reports import Report
 from semistream.spark.types import transferred
 
@@ -73,10 +74,11 @@ def join_rows(
     """Join whole rows: what ``mapInArrow`` runs."""
     with _running(job, channel) as (join, note):
         finish = _for_spark(join.schema, len(job.stream))
+        refusal = Refusal(job)
         for batch in batches:
-            yield from map(finish, join.offer(_typed(batch, job.stream)))
+            yield from map(finish, refusal.rows(join.offer(_typed(batch, job.stream))))
             note()
-        yield from map(finish, join.drain())
+        yield from map(finish, refusal.rows(join.drain()))
 
 
 def answer_keys(
@@ -84,11 +86,12 @@ def answer_keys(
 ) -> Iterator[pa.Array]:
     """Give for each row a struct of the master's columns, or whether there is a match."""
     with _running(job, channel) as (join, note):
-        answers = Answers(join, job.stream, job.room_for_answers // 2)
-        for keys in batches:
-            yield from answers.add(keys)
+        answers, refusal = Answers(join, job.stream, job.room_for_answers // 2), Refusal(job)
+        for asked in batches:
+            keys = refusal.asked(asked)
+            yield from refusal.answers(answers.add(keys))
             note()
-        yield from answers.finish()
+        yield from refusal.answers(answers.finish())
 
 
 @contextmanager
