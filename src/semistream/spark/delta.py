@@ -1,0 +1,69 @@
+"""Delta tables as micro-batches change them: a batch that is replayed changes nothing twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Once", "properties_of", "sql_name", "write"]
+
+
+@dataclass(frozen=True)
+class Once:
+    """A micro-batch, by which Delta knows what it has written already."""
+
+    query: str
+    number: int
+
+    @classmethod
+    def of(cls, batch: DataFrame, number: int) -> Once:
+        """Name the batch in whose ``foreachBatch`` this is called.
+
+        The query has the id that Spark's own Delta sink writes under.
+        """
+        context = batch.sparkSession.sparkContext
+        return cls(context.getLocalProperty("sql.streaming.queryId") or "", number)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What Delta's writer takes."""
+        return {"txnAppId": self.query, "txnVersion": str(self.number)}
+
+
+def write(rows: DataFrame, path: str, once: Once, mode: str = "append", **options: str) -> None:
+    """Write rows to a Delta table, unless this batch or a later one of its query has done so."""
+    made = {**options, **once.options}
+    rows.write.format("delta").mode(mode).options(**made).save(path)
+
+
+def sql_name(path: str) -> str:
+    """Name the table at a path in SQL.
+
+    Examples
+    --------
+    >>> print(sql_name("warehouse/it`s"))
+    delta.`warehouse/it``s`
+    """
+    return "delta.`{}`".format(path.replace("`", "``"))
+
+
+def properties_of(spark: SparkSession, path: str) -> Mapping[str, str] | None:
+    """Give the properties of the Delta table at a path; None if there is no table."""
+    try:
+        [detail] = spark.sql(f"DESCRIBE DETAIL {sql_name(path)}").collect()
+    except AnalysisException as error:
+        if error.getCondition() in _NO_TABLE:
+            return None
+        raise
+    properties: Mapping[str, str] = detail["properties"]
+    return properties
+
+
+_NO_TABLE = {"DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"}
