@@ -34,8 +34,8 @@ __all__ = [
     "KEPT",
     "Pin",
     "Pinned",
-    "alone",
     "all_pins",
+    "alone",
     "hold",
     "pin",
     "pin_folder",
@@ -104,19 +104,19 @@ def pin(folder: Path, query: str, batch: str, clock: Callable[[], float] = time.
     path = pin_folder(folder) / query / batch
     found = _read(path)
     if found is None:
+        Manifest.load(folder)  # no master is an error that says so
         with _locked(folder, fcntl.LOCK_SH):
             found = _made(path, Manifest.load(folder).files, clock)
             _trim(path.parent)
     return found
 
 
-def hold(
-    folder: Path, holder: str, files: str = "", clock: Callable[[], float] = time.time
-) -> Pin:
+def hold(folder: Path, holder: str, files: str = "", clock: Callable[[], float] = time.time) -> Pin:
     """Keep a snapshot, the current one if none is named, from being removed for a day.
 
     Who holds it again meanwhile has a day from then on.
     """
+    Manifest.load(folder)
     with _locked(folder, fcntl.LOCK_SH):
         files = files or Manifest.load(folder).files
         path = pin_folder(folder) / f"{HELD}{holder}" / files

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semistream.errors import MasterError, MasterNotFoundError
+import numpy as np
+
+from semistream.errors import CorruptPageError, MasterError, MasterNotFoundError
 from semistream.master.files import DATA, exclusive, remove_others
 from semistream.master.format import MANIFEST, Manifest
 from semistream.master.pins import HELD, all_pins, alone, remove_stale
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
 
+    import numpy.typing as npt
+
     from semistream.master.pins import Pinned
 
 __all__ = [
     "KEEP",
     "Snapshot",
-    "ancestors",
+    "changes_since",
     "clean_master",
     "find_snapshot",
     "keep_manifest",
@@ -136,7 +140,7 @@ def keep_manifest(folder: Path) -> None:
             copy.hardlink_to(folder / MANIFEST)
 
 
-def ancestors(folder: Path, manifest: Manifest) -> Iterator[Manifest]:
+def _ancestors(folder: Path, manifest: Manifest) -> Iterator[Manifest]:
     """Give the snapshots that this one was made from by changes, the nearest first.
 
     Of those that were removed the manifest and the changes are still there, for a while.
@@ -149,6 +153,24 @@ def ancestors(folder: Path, manifest: Manifest) -> Iterator[Manifest]:
         except MasterNotFoundError:
             return
         yield manifest
+
+
+def changes_since(
+    folder: Path, manifest: Manifest, most: int
+) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+    """Give the ids of earlier snapshots, the newest first, and the codes of what changed since.
+
+    A row whose code is not among them is the same in both snapshots. It ends where more than
+    ``most`` codes would be needed, and where the changes of a snapshot are not there any more.
+    """
+    codes = np.empty(0, dtype=np.int64)
+    with suppress(FileNotFoundError, MasterNotFoundError, CorruptPageError):
+        for _ in range(_GENERATIONS):
+            if not manifest.parent or len(codes) + manifest.changed > most:
+                return
+            codes = np.union1d(codes, manifest.changes(folder))
+            yield manifest.parent.partition("-")[0], codes
+            manifest = Manifest.load(folder, f"{manifest.parent}.manifest")
 
 
 def clean_master(path: str | os.PathLike[str], keep: float | str = KEEP) -> list[str]:
@@ -182,9 +204,7 @@ def clean_master(path: str | os.PathLike[str], keep: float | str = KEEP) -> list
         return sorted(before - {s.manifest.files for s in snapshots(folder)})
 
 
-def remove_unneeded(
-    folder: Path, keep: float | None = None, now: float | None = None
-) -> None:
+def remove_unneeded(folder: Path, keep: float | None = None, now: float | None = None) -> None:
     """Remove snapshots, pins and notes that no one can need; the caller holds the folder.
 
     Parameters
@@ -217,7 +237,7 @@ def remove_unneeded(
 def _names(folder: Path, manifests: Iterable[Manifest]) -> Iterator[str]:
     for manifest in manifests:
         yield from (*manifest.names, manifest.name("manifest"))
-        for older in ancestors(folder, manifest):
+        for older in _ancestors(folder, manifest):
             yield from (older.name("manifest"), older.name("changes"))
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from semistream.master import Master
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
+from semistream.spark.pinned import settled
 from semistream.spark.plan import Setting, choose_partition, choose_transfer
 from semistream.spark.probe import probe
 from semistream.spark.route import routed
@@ -66,8 +67,11 @@ class Wish:
 
 def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> DataFrame:
     """Give the DataFrame joined as wished."""
-    spark, job = df.sparkSession, _job(df, master, wish)
+    spark = df.sparkSession
+    job = settled(spark, _job(df, master, wish), df.isStreaming)
     table = opened(job)
+    if job.is_versioned and not df.isStreaming:  # also where nothing could be held
+        job = replace(job, files=table.manifest.files)
     job = job.resolved(table, wish.on, wish.select)
     _check_names(df, job)
     if warning := cluster.memory_warning(spark, job.memory, job.tasks):
@@ -124,6 +128,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         status=_status(wish),
         missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
         earlier=tuple(mark.column for mark in marks_of(df.schema) if mark.splits),
+        files=master.manifest.files if isinstance(master, Master) and master.chosen else "",
     )
 
 

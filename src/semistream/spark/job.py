@@ -71,6 +71,10 @@ class Job:
     earlier: tuple[str, ...] = ()
     """Status columns of enrichments before this one by which rows are split: what these have
     found to be missing is theirs."""
+    files: str = ""
+    """The snapshot that all tasks read; if none is named, that of their micro-batch."""
+    holder: str = ""
+    """Who keeps it from being removed."""
     scalar: bool = False
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 
@@ -97,6 +101,11 @@ class Job:
     @property
     def _for_joins(self) -> int:
         return self.memory - self.tasks * self.room_for_answers
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the master has snapshots: a database, which is not copied either, has none."""
+        return "://" not in self.path or self.copies is not None
 
     def keys_only(self) -> Job:
         """Give the job of a scalar function: rows are numbered, absent ones are left out."""
