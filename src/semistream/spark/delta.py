@@ -21,15 +21,14 @@ class Once:
 
     query: str
     number: int
+    millis: int = 0
+    """The batch's own time, in milliseconds since 1970."""
 
     @classmethod
-    def of(cls, batch: DataFrame, number: int) -> Once:
-        """Name the batch in whose ``foreachBatch`` this is called.
-
-        The query has the id that Spark's own Delta sink writes under.
-        """
+    def of(cls, batch: DataFrame, number: int, millis: int = 0) -> Once:
+        """Name the batch in whose ``foreachBatch`` this is called."""
         context = batch.sparkSession.sparkContext
-        return cls(context.getLocalProperty("sql.streaming.queryId") or "", number)
+        return cls(context.getLocalProperty("sql.streaming.queryId") or "", number, millis)
 
     @property
     def options(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
@@ -27,7 +28,7 @@ from semistream.spark.types import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["INFERRED", "INFERRED_AT", "Dimension", "Members", "MembersError", "complete_members"]
 
@@ -71,8 +72,8 @@ class Dimension:
         properties = properties_of(spark, self.path)
         if properties is None:
             msg = (
-                f"dimension: there is no Delta table at {self.path}; new surrogate keys follow from "
-                "those in the dimension from which the master is built: write it first"
+                f"dimension: there is no Delta table at {self.path}; new surrogate keys follow "
+                "from those in the dimension from which the master is built: write it first"
             )
             raise OptionError(msg)
         columns = self.read(spark).columns
@@ -118,18 +119,13 @@ class Members:
         """
         absent = rows.where(sf.col(quoted(self._status)) == ABSENT)
         keys = absent.select(*(_renamed(ours, theirs) for ours, theirs in self._on.items()))
-        keys = keys.distinct().persist()
-        try:
-            span = _span(keys, self._dimension.key[0])
-            if span is None:
-                return rows
-            if not keys.join(self._known(keys, span), [*self._dimension.key], "anti").isEmpty():
-                _infer(keys, self._dimension, now)
-            # A checkpoint of a few keys: the dimension may change before the rows are written.
-            given = self._known(keys, span).localCheckpoint()
-        finally:
-            keys.unpersist()
-        return self._with(rows, given)
+        keys = keys.distinct()
+        span = _span(keys, self._dimension.key[0])
+        if span is None:
+            return rows
+        if not keys.join(self._known(keys, span), [*self._dimension.key], "anti").isEmpty():
+            _infer(keys, self._dimension, now)
+        return self._with(rows, self._known(keys, span))
 
     def _known(self, keys: DataFrame, span: tuple[object, object]) -> DataFrame:
         """Give key and surrogate of the members that are there."""
@@ -155,7 +151,7 @@ class Members:
         return joined.select(*columns)
 
 
-def _renamed(ours: str, theirs: str) -> object:
+def _renamed(ours: str, theirs: str) -> Column:
     return sf.col(quoted(ours)).alias(theirs)
 
 
@@ -293,7 +289,5 @@ def _unhindered(
 
 def _is_conflict(error: Exception) -> bool:
     """Tell Delta's conflicts; its own exceptions come as Java's."""
-    told = (
-        str(error) if isinstance(error, PySparkException) or "Py4J" in type(error).__name__ else ""
-    )
+    told = str(error) if isinstance(error, (PySparkException, Py4JJavaError)) else ""
     return "DELTA_CONCURRENT_" in told or "DELTA_METADATA_CHANGED" in told

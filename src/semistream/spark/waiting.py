@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from semistream.spark.waiting_table import WaitingTable
 
-    Write = Callable[[DataFrame, int], None]
+    Write = Callable[[DataFrame, Once], None]
     Snapshots = tuple[str, ...] | None
 
 __all__ = ["OUT", "OUTCOME", "QUARANTINE", "WAIT", "Chain", "Rule", "WaitingWriter", "Ways"]
@@ -73,7 +73,7 @@ class Rule:
 class Chain:
     """The enrichments of a stream, as rows go through them again."""
 
-    again: Callable[[DataFrame], DataFrame]
+    again: Callable[[DataFrame, Once], DataFrame]
     """Enriches rows of the stream that come as a batch; their other columns stay."""
     rules: Sequence[Rule]
     """In the order of the enrichments: the first that misses a row has it."""
@@ -83,7 +83,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Ways:
-    """Where the rows of a batch go; each way takes a batch's number, and writes a batch once."""
+    """Where the rows of a batch go; each way writes a batch once, however often it is told."""
 
     out: Write
     quarantine: Write
@@ -136,12 +136,13 @@ class WaitingWriter:
         """Write a batch, and the rows that have waited for it; for ``foreachBatch``."""
         # An attempt that fails leaves nothing to rely on.
         memory, self._memory = self._memory, None
-        spark, once = batch.sparkSession, Once.of(batch, number)
+        spark = batch.sparkSession
+        once = Once.of(batch, number, self._clock(spark, number))
         memory = memory or _Memory(self._table.count(spark))
-        now, snapshots = self._clock(spark, number), self._chain.snapshots(once)
-        bound = self._due(memory, snapshots, (self._before(spark, number), now))
+        snapshots = self._chain.snapshots(once)
+        bound = self._due(memory, snapshots, (self._before(spark, number), once.millis))
         held = self._table.count(spark, bound) if bound else 0
-        with self._fixed(self._judged(batch, bound, now), once, snapshots) as rows:
+        with self._fixed(self._judged(batch, bound, once), once, snapshots) as rows:
             found = Found.of(rows, OUTCOME)
             left = held - found.count(WAIT, again=True)
             self._write(rows, found, bound if left else 0, once)
@@ -170,14 +171,14 @@ class WaitingWriter:
         """Give the time as of which rows are given up: many at once are rewritten once."""
         return now // self._delay * self._delay
 
-    def _judged(self, batch: DataFrame, bound: int, now: int) -> DataFrame:
+    def _judged(self, batch: DataFrame, bound: int, once: Once) -> DataFrame:
         """Give the batch's rows and those that are due, and where each goes."""
-        rows = batch.withColumn(SINCE, sf.timestamp_millis(sf.lit(now)))
+        rows = batch.withColumn(SINCE, sf.timestamp_millis(sf.lit(once.millis)))
         rows = rows.withColumn(AGAIN, sf.lit(False))
         if bound:
-            held = self._chain.again(self._table.read(batch.sparkSession, bound))
+            held = self._chain.again(self._table.read(batch.sparkSession, bound), once)
             rows = rows.unionByName(held.withColumn(AGAIN, sf.lit(True)))
-        outcome, beat = sf.lit(OUT), self._beat(now)
+        outcome, beat = sf.lit(OUT), self._beat(once.millis)
         for rule in reversed(self._chain.rules):
             outcome = rule.outcome(beat, outcome)
         return rows.withColumn(OUTCOME, outcome)
@@ -202,9 +203,9 @@ class WaitingWriter:
             return rows.where(sf.col(OUTCOME) == where)
 
         if found.count(OUT):
-            self._ways.out(going(OUT), once.number)
+            self._ways.out(going(OUT), once)
         if found.count(QUARANTINE):
-            self._ways.quarantine(going(QUARANTINE), once.number)
+            self._ways.quarantine(going(QUARANTINE), once)
         if bound:
             self._table.replace(going(WAIT), bound, once)
         elif found.count(WAIT, again=False):

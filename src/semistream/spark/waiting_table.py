@@ -28,7 +28,9 @@ EVERY = 1 << 62
 """As a bound in milliseconds: all rows."""
 
 _OWNER = "semistream.owner"
-_CLEAN = 100  # rewritings after which files that are no longer used are removed
+_CLEAN = 100  # batches in which files that are no longer used are removed once
+_CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _PROPERTIES = {
     "delta.deletedFileRetentionDuration": "interval 1 hour",
     "delta.logRetentionDuration": "interval 1 day",
@@ -49,7 +51,7 @@ class WaitingTable:
     """
 
     def __init__(self, path: str, stream: StructType, owner: str) -> None:
-        self.path, self._owner, self._rewritten = path, owner, 0
+        self.path, self._owner, self._cleaned = path, owner, -1
         fields = [StructField(f.name, f.dataType) for f in stream]
         self._schema = StructType([*fields, StructField(SINCE, TimestampType())])
 
@@ -65,8 +67,6 @@ class WaitingTable:
                 "on_missing: {wait: {path: …}}, or remove it if its rows are not needed any more"
             )
             raise OptionError(msg)
-        else:
-            self._clean(spark)
 
     def _make(self, spark: SparkSession) -> None:
         writer = spark.createDataFrame([], self._schema).writeTo(sql_name(self.path))
@@ -94,18 +94,20 @@ class WaitingTable:
         # The session is the query's own. Rows that came just now lie outside of what they replace.
         rows.sparkSession.conf.set(_CHECKED, "false")
         write(self._chosen(rows), self.path, once, "overwrite", **region)
-        self._rewritten += 1
-        if self._rewritten % _CLEAN == 0:
+        if once.number // _CLEAN != self._cleaned:
+            self._cleaned = once.number // _CLEAN
             self._clean(rows.sparkSession)
 
     def _chosen(self, rows: DataFrame) -> DataFrame:
         return rows.select(*map(quoted, self._schema.names))
 
     def _clean(self, spark: SparkSession) -> None:
-        spark.sql(f"VACUUM {sql_name(self.path)}")
-
-
-_CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
+        before = spark.conf.get(_LISTING)
+        spark.conf.set(_LISTING, "2")  # else Delta lists the folder in ten thousand tasks
+        try:
+            spark.sql(f"VACUUM {sql_name(self.path)}")
+        finally:
+            spark.conf.set(_LISTING, str(before))
 
 
 def _until(bound: int) -> str:
