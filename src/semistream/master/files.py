@@ -60,18 +60,22 @@ class Draft:
         self.file: IO[bytes] = os.fdopen(handle, "w+b", buffering=1 << 20)
         self.file.write(content)
 
-    def append(self, path: Path) -> None:
-        """Put a file's content at the end; the file system may share it, instead of copying."""
+    def append(self, path: Path, start: int = 0, length: int | None = None) -> None:
+        """Put a file's content, or some of it, at the end; the file system may share the bytes."""
         end = self.file.seek(0, os.SEEK_END)
         with path.open("rb", buffering=0) as source:
+            wanted = os.fstat(source.fileno()).st_size - start if length is None else length
             done = 0
             with suppress(OSError):  # not between these file systems: what is left is copied here
                 handles = source.fileno(), self.file.fileno()
-                while got := os.copy_file_range(*handles, _COPY, done, end + done):
+                while got := os.copy_file_range(
+                    *handles, min(_COPY, wanted - done), start + done, end + done
+                ):
                     done += got
-            source.seek(done)
+            source.seek(start + done)
             self.file.seek(end + done)
-            shutil.copyfileobj(source, self.file, 1 << 20)
+            while data := source.read(min(1 << 20, wanted - done)):
+                done += self.file.write(data)
 
     def sync(self) -> None:
         """Write everything to disk."""

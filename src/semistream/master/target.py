@@ -76,9 +76,9 @@ class Origin:
     """The sorted codes whose rows differ from the parent's."""
 
     @property
-    def content(self) -> bytes:
+    def content(self) -> memoryview:
         """The file of changes."""
-        return self.changes.astype("<i8").tobytes()
+        return np.ascontiguousarray(self.changes, dtype="<i8").data
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -162,6 +162,11 @@ class Target:
         self._publish(manifest, pages, contents)
         remove_unneeded(self.folder)
         return manifest
+
+    def restate(self, manifest: Manifest) -> None:
+        """Put another manifest of the same data files in place."""
+        with Draft(self.folder, manifest.dump()) as draft:
+            publish(self.folder, {}, (MANIFEST, draft))
 
     def _publish(
         self, manifest: Manifest, pages: Draft, contents: Mapping[str, bytes | memoryview]

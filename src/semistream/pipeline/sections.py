@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from semistream.algorithms import choices
+from semistream.missing import SPLITTING
 from semistream.pipeline import values
 from semistream.spec import HOW
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from semistream.pipeline.node import Node, Scalar
 
-__all__ = ["Columns", "Enrichment", "Section", "setting"]
+__all__ = ["Columns", "Enrichment", "Quarantine", "Section", "setting"]
 
 
 def setting(read: Callable[[Node], Any], default: object = MISSING, *, path: bool = False) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for a value of the field's type
@@ -52,6 +53,8 @@ class Enrichment(Section):
     localize: bool | int = setting(values.flag_or_size, False)
     read: str = setting(values.choice(("mapped", "direct")), "mapped")
     name: str = setting(values.text, "")
+    on_missing: str | Mapping[str, Scalar] | None = setting(values.on_missing, None)
+    status: str = setting(values.text, "")
     options: Mapping[str, Scalar] = setting(values.mapping(values.scalar), {})
 
     def conflicts(self) -> Iterator[tuple[str, str]]:
@@ -60,6 +63,24 @@ class Enrichment(Section):
             for given in ("select", "prefix"):
                 if getattr(self, given):
                     yield given, f"has no use with how: {self.how}, which gives no master column"
+        if self.how != "left":
+            for given in ("on_missing", "status"):
+                if getattr(self, given):
+                    yield given, f"is for how: left; with how: {self.how} all rows are of one kind"
+        if self.splits and self.status:
+            yield "status", f"has no use with on_missing: {self.on_missing}: rows are parted by it"
+
+    @property
+    def splits(self) -> bool:
+        """Whether rows without a master row go elsewhere."""
+        return self.on_missing in SPLITTING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantine(Section):
+    """A Delta table for rows without a master row."""
+
+    path: str = setting(values.text, path=True)
 
 
 @dataclass(frozen=True, kw_only=True)

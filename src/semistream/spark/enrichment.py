@@ -115,6 +115,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
     path, read = (master.path, master.read) if isinstance(master, Master) else (master, wish.read)
     return Job(
         name=_unique(wish.name or PurePath(path).name),
+        called=wish.name or PurePath(path).name,
         path=_absolute(os.fspath(path)),
         read=read,
         stream=arrow_schema(df.schema),
@@ -127,7 +128,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         copies=_copies(wish.localize),
         status=_status(wish),
         missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
-        earlier=tuple(mark.column for mark in marks_of(df.schema) if mark.splits),
+        earlier=_earlier(df, wish.how),
         files=master.manifest.files if isinstance(master, Master) and master.chosen else "",
     )
 
@@ -141,6 +142,19 @@ def _status(wish: Wish) -> str:
         )
         raise OptionError(msg)
     return wish.status or (STATUS if wish.on_missing in SPLITTING else "")
+
+
+def _earlier(df: DataFrame, how: str) -> tuple[str, ...]:
+    """Give the status columns by which rows will be parted; such rows must stay till then."""
+    found = [mark for mark in marks_of(df.schema) if mark.splits]
+    if found and resolve_how(how) != "left":
+        msg = (
+            f"how={how!r} would lose rows that enrichment {found[-1].enrichment!r} has marked for "
+            f"on_missing={found[-1].on_missing!r}; take how='left' with on_missing='drop', or put "
+            "it before that one"
+        )
+        raise OptionError(msg)
+    return tuple(mark.column for mark in found)
 
 
 def _absolute(path: str) -> str:

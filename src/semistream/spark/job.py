@@ -44,7 +44,7 @@ class Job:
     """One enrichment, as its tasks see it."""
 
     name: str
-    """Names the enrichment in metrics and messages."""
+    """Names the enrichment in metrics, where no two have the same."""
     path: str
     """The master's folder, as executors see it."""
     read: str
@@ -65,6 +65,8 @@ class Job:
     select: tuple[str, ...] = ()
     shape: str = ""
     """A fingerprint of the master's columns and key."""
+    called: str = ""
+    """The enrichment's name as it was given."""
     status: str = ""
     """The column that tells what was found of a row; none if empty."""
     missing: OnMissing = field(default_factory=OnMissing)

@@ -66,7 +66,7 @@ def opened(job: Job) -> Master:
 
 
 def _open(job: Job, path: str, files: str) -> Master:
-    master = open_master(path, job.read, files) if files else open_master(path, job.read)
+    master = open_master(path, job.read, snapshot=files or None)
     return replace(master, origin=job.path) if job.copies else master
 
 
