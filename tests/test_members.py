@@ -38,9 +38,7 @@ def members(dimension: Dimension) -> Members:
 
 def marked(spark: SparkSession, *keys: int | None, known: tuple[int, ...] = (1,)) -> DataFrame:
     """Rows as an enrichment marks them, on a master that knows some keys."""
-    rows = [
-        (key, key * 10 if key in known else None, status(key, known)) for key in keys
-    ]
+    rows = [(key, key * 10 if key in known else None, status(key, known)) for key in keys]
     return spark.createDataFrame(rows, "product long, p_sk int, _status string")
 
 
@@ -90,9 +88,7 @@ def test_writers_at_once_make_no_member_and_no_surrogate_twice(
     spark: SparkSession, dimension: Dimension
 ) -> None:
     batches = [marked(spark, 100, 50 + number, 60 + number, known=()) for number in range(3)]
-    threads = [
-        Thread(target=members(dimension).filled, args=(batch, NOW)) for batch in batches
-    ]
+    threads = [Thread(target=members(dimension).filled, args=(batch, NOW)) for batch in batches]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -103,10 +99,10 @@ def test_writers_at_once_make_no_member_and_no_surrogate_twice(
 
 
 def test_what_is_wrong_is_said(spark: SparkSession, dimension: Dimension, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="no Delta table at .*nowhere"):
+    with pytest.raises(OptionError, match=r"no Delta table at .*nowhere"):
         Dimension(str(tmp_path / "nowhere"), ("id",), "sk").open(spark)
-    with pytest.raises(SchemaError, match="no column 'sku'.*Did you mean 'sk'"):
+    with pytest.raises(SchemaError, match=r"no column 'sku'.*Did you mean 'sk'"):
         Dimension(dimension.path, ("id",), "sku").open(spark)
     twice = spark.createDataFrame([(9, "a"), (9, "b")], "id long, name string")
-    with pytest.raises(OptionError, match="2 with the key {'id': 9}"):
+    with pytest.raises(OptionError, match=r"2 with the key {'id': 9}"):
         complete_members(twice, dimension.path, key="id", surrogate="sk")

@@ -16,8 +16,8 @@ from parts.connectors import require
 from semistream.enrich import enrich
 from semistream.master import build_master
 from semistream.master.pins import pin
+from semistream.spark.batches import write_delta
 from semistream.spark.clock import batch_millis
-from semistream.spark.delta import write
 from semistream.spark.heartbeat import beating
 from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
 from semistream.spark.waiting_table import WaitingTable
@@ -81,7 +81,7 @@ class Case:
         table.open(self.spark)
         chain = Chain(lambda rows, _: self._enriched(rows, check=False), [self.rule], self._pins)
         ways = Ways(self._way("facts"), self._way("quarantine"), str(self.folder / "staging"))
-        writer = WaitingWriter(chain, table, ways, self._clock, 1_000)
+        writer = WaitingWriter(chain, ways, self._clock, table, 1_000)
         query = (
             self._enriched(beating(stream, 1))
             .writeStream.foreachBatch(writer.write)
@@ -107,7 +107,8 @@ class Case:
 
     def _way(self, name: str):
         def way(rows, once) -> None:
-            write(rows.select("sale", "key", "name"), str(self.folder / name), once)
+            columns = rows.select("sale", "key", "name")
+            write_delta(columns, str(self.folder / name), "test", once.number)
             self.fail(once.number, name)
 
         return way

@@ -1,4 +1,4 @@
-"""Delta tables as micro-batches change them: a batch that is replayed changes nothing twice."""
+"""Delta tables by their paths, and the micro-batches that change them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Once", "properties_of", "sql_name", "write"]
+__all__ = ["Once", "properties_of", "sql_name"]
 
 
 @dataclass(frozen=True)
 class Once:
-    """A micro-batch, by which Delta knows what it has written already."""
+    """A micro-batch: what it writes, it writes under its number, and so once."""
 
     query: str
+    """Spark's id of it."""
     number: int
     millis: int = 0
     """The batch's own time, in milliseconds since 1970."""
@@ -29,17 +30,6 @@ class Once:
         """Name the batch in whose ``foreachBatch`` this is called."""
         context = batch.sparkSession.sparkContext
         return cls(context.getLocalProperty("sql.streaming.queryId") or "", number, millis)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """What Delta's writer takes."""
-        return {"txnAppId": self.query, "txnVersion": str(self.number)}
-
-
-def write(rows: DataFrame, path: str, once: Once, mode: str = "append", **options: str) -> None:
-    """Write rows to a Delta table, unless this batch or a later one of its query has done so."""
-    made = {**options, **once.options}
-    rows.write.format("delta").mode(mode).options(**made).save(path)
 
 
 def sql_name(path: str) -> str:

@@ -16,8 +16,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
 from semistream.errors import OptionError, SchemaError, SemistreamError
@@ -63,12 +61,8 @@ class Dimension:
         """Give its rows."""
         return spark.read.format("delta").load(self.path)
 
-    def open(self, spark: SparkSession) -> None:
-        """Check that it has what is needed, and add what can be added.
-
-        New surrogates follow from the greatest one, so no row may come in unseen meanwhile: the
-        table's isolation level becomes Serializable.
-        """
+    def check(self, spark: SparkSession) -> Mapping[str, str]:
+        """Refuse a table that is not there, or lacks a column; give its properties."""
         properties = properties_of(spark, self.path)
         if properties is None:
             msg = (
@@ -80,6 +74,15 @@ class Dimension:
         for name in (*self.key, self.surrogate):
             if name not in columns:
                 raise SchemaError.missing(f"dimension {self.path}", name, columns)
+        return properties
+
+    def open(self, spark: SparkSession) -> None:
+        """Check that it has what is needed, and add what can be added.
+
+        New surrogates follow from the greatest one, so no row may come in unseen meanwhile: the
+        table's isolation level becomes Serializable.
+        """
+        properties, columns = self.check(spark), self.read(spark).columns
         kinds = {INFERRED: "BOOLEAN", INFERRED_AT: "TIMESTAMP"}
         if new := [f"{name} {kind}" for name, kind in kinds.items() if name not in columns]:
             spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({', '.join(new)})")
@@ -288,6 +291,5 @@ def _unhindered(
 
 
 def _is_conflict(error: Exception) -> bool:
-    """Tell Delta's conflicts; its own exceptions come as Java's."""
-    told = str(error) if isinstance(error, (PySparkException, Py4JJavaError)) else ""
-    return "DELTA_CONCURRENT_" in told or "DELTA_METADATA_CHANGED" in told
+    """Tell Delta's conflicts by their codes: some come as Java's exceptions, some as Spark's."""
+    return any(code in str(error) for code in ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED"))

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from semistream.missing import ABSENT, MATCHED
-from semistream.spark.delta import Once, write
+from semistream.missing import ABSENT, MATCHED, SINCE
+from semistream.spark.batches import write_delta
+from semistream.spark.delta import Once
 from semistream.spark.types import quoted
-from semistream.spark.waiting_table import AGAIN, EVERY, SINCE, Found
+from semistream.spark.waiting_table import AGAIN, EVERY, Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -109,12 +110,12 @@ class WaitingWriter:
     ----------
     chain
         The enrichments.
-    table
-        The rows that wait.
     ways
-        Where the others go.
+        Where rows go that do not wait.
     clock
         Gives the time of a batch in milliseconds since 1970: the same in every attempt.
+    table
+        The rows that wait; None if there is no rule by which any do.
     delay
         Milliseconds: how often rows are tried again on a master that has no snapshots, and how
         often those that have waited long enough are given up.
@@ -123,13 +124,13 @@ class WaitingWriter:
     def __init__(
         self,
         chain: Chain,
-        table: WaitingTable,
         ways: Ways,
         clock: Callable[[SparkSession, int], int],
-        delay: int,
+        table: WaitingTable | None = None,
+        delay: int = 30_000,
     ) -> None:
-        self._chain, self._table, self._ways = chain, table, ways
-        self._clock, self._delay = clock, delay
+        self._chain, self._ways, self._clock = chain, ways, clock
+        self._table, self._delay = table, delay
         self._memory: _Memory | None = None
 
     def write(self, batch: DataFrame, number: int) -> None:
@@ -138,10 +139,10 @@ class WaitingWriter:
         memory, self._memory = self._memory, None
         spark = batch.sparkSession
         once = Once.of(batch, number, self._clock(spark, number))
-        memory = memory or _Memory(self._table.count(spark))
+        memory = memory or _Memory(self._held(spark, EVERY))
         snapshots = self._chain.snapshots(once)
         bound = self._due(memory, snapshots, (self._before(spark, number), once.millis))
-        held = self._table.count(spark, bound) if bound else 0
+        held = self._held(spark, bound)
         with self._fixed(self._judged(batch, bound, once), once, snapshots) as rows:
             found = Found.of(rows, OUTCOME)
             left = held - found.count(WAIT, again=True)
@@ -149,6 +150,9 @@ class WaitingWriter:
         self._memory = _after(memory, found, bound, left, snapshots)
         if found.total:
             log.info("batch %d: %s; %d rows wait", number, found, self._memory.rows)
+
+    def _held(self, spark: SparkSession, bound: int) -> int:
+        return self._table.count(spark, bound) if self._table and bound else 0
 
     def _before(self, spark: SparkSession, number: int) -> int:
         return self._clock(spark, number - 1) if number else 0
@@ -175,7 +179,7 @@ class WaitingWriter:
         """Give the batch's rows and those that are due, and where each goes."""
         rows = batch.withColumn(SINCE, sf.timestamp_millis(sf.lit(once.millis)))
         rows = rows.withColumn(AGAIN, sf.lit(False))
-        if bound:
+        if self._table and bound:
             held = self._chain.again(self._table.read(batch.sparkSession, bound), once)
             rows = rows.unionByName(held.withColumn(AGAIN, sf.lit(True)))
         outcome, beat = sf.lit(OUT), self._beat(once.millis)
@@ -187,8 +191,10 @@ class WaitingWriter:
     def _fixed(self, rows: DataFrame, once: Once, snapshots: Snapshots) -> Iterator[DataFrame]:
         """Keep answers: computed once, and where they might differ, the same in every attempt."""
         if snapshots is None:
-            write(rows, self._ways.staging, once, "overwrite", overwriteSchema="true")
-            yield rows.sparkSession.read.format("delta").load(self._ways.staging)
+            path = self._ways.staging
+            how = {"mode": "overwrite", "overwriteSchema": "true"}
+            write_delta(rows, path, once.query, once.number, partition_by=(), **how)
+            yield rows.sparkSession.read.format("delta").load(path)
             return
         rows = rows.persist()
         try:
@@ -206,9 +212,9 @@ class WaitingWriter:
             self._ways.out(going(OUT), once)
         if found.count(QUARANTINE):
             self._ways.quarantine(going(QUARANTINE), once)
-        if bound:
+        if self._table and bound:
             self._table.replace(going(WAIT), bound, once)
-        elif found.count(WAIT, again=False):
+        elif self._table and found.count(WAIT, again=False):
             self._table.add(going(WAIT).where(~sf.col(AGAIN)), once)
 
 

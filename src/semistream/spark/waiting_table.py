@@ -9,20 +9,20 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from semistream.errors import OptionError
-from semistream.spark.delta import properties_of, sql_name, write
+from semistream.missing import SINCE
+from semistream.spark.batches import write_delta
+from semistream.spark.delta import properties_of, sql_name
 from semistream.spark.types import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from semistream.spark.delta import Once
 
-__all__ = ["AGAIN", "EVERY", "SINCE", "Found", "WaitingTable"]
+__all__ = ["AGAIN", "EVERY", "Found", "WaitingTable"]
 
-SINCE = "waiting_since"
-"""The column that says when a row came."""
 AGAIN = "__semistream_again"
 EVERY = 1 << 62
 """As a bound in milliseconds: all rows."""
@@ -50,7 +50,7 @@ class WaitingTable:
         Whose rows they are: the same over restarts, another for another checkpoint.
     """
 
-    def __init__(self, path: str, stream: StructType, owner: str) -> None:
+    def __init__(self, path: str, stream: Iterable[StructField], owner: str) -> None:
         self.path, self._owner, self._cleaned = path, owner, -1
         fields = [StructField(f.name, f.dataType) for f in stream]
         self._schema = StructType([*fields, StructField(SINCE, TimestampType())])
@@ -63,8 +63,8 @@ class WaitingTable:
         elif properties.get(_OWNER) != self._owner:
             msg = (
                 f"the waiting table {self.path} belongs to another checkpoint, or is none, and has "
-                f"{self.count(spark):,} rows; give this pipeline one of its own, as "
-                "on_missing: {wait: {path: …}}, or remove it if its rows are not needed any more"
+                f"{self.count(spark):,} rows; give this pipeline one of its own, as waiting: "
+                "{path: …}, or remove it if its rows are not needed any more"
             )
             raise OptionError(msg)
 
@@ -86,20 +86,21 @@ class WaitingTable:
 
     def add(self, rows: DataFrame, once: Once) -> None:
         """Let more rows wait."""
-        write(self._chosen(rows), self.path, once)
+        self._write(rows, once)
 
     def replace(self, rows: DataFrame, bound: int, once: Once) -> None:
         """Put rows into the place of those that have waited since ``bound`` or longer."""
         region = {} if bound == EVERY else {"replaceWhere": _until(bound)}
         # The session is the query's own. Rows that came just now lie outside of what they replace.
         rows.sparkSession.conf.set(_CHECKED, "false")
-        write(self._chosen(rows), self.path, once, "overwrite", **region)
+        self._write(rows, once, mode="overwrite", **region)
         if once.number // _CLEAN != self._cleaned:
             self._cleaned = once.number // _CLEAN
             self._clean(rows.sparkSession)
 
-    def _chosen(self, rows: DataFrame) -> DataFrame:
-        return rows.select(*map(quoted, self._schema.names))
+    def _write(self, rows: DataFrame, once: Once, **how: str) -> None:
+        rows = rows.select(*map(quoted, self._schema.names))
+        write_delta(rows, self.path, once.query, once.number, partition_by=(), **how)
 
     def _clean(self, spark: SparkSession) -> None:
         before = spark.conf.get(_LISTING)
