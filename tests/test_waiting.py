@@ -10,15 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from pyspark.errors import StreamingQueryException
 
+from parts import wait_for
 from parts.connectors import require
 from semistream.enrich import enrich
 from semistream.master import build_master
 from semistream.master.pins import pin
+from semistream.pipeline import PipelineError, read_pipeline
+from semistream.spark import running
 from semistream.spark.batches import write_delta
 from semistream.spark.clock import batch_millis
 from semistream.spark.heartbeat import beating
+from semistream.spark.pipeline import start
 from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
 from semistream.spark.waiting_table import WaitingTable
 
@@ -204,3 +209,72 @@ def test_grace_gives_rows_up_once_and_no_row_before(case: Case, then: str) -> No
     assert same(pa.concat_tables([out, missing]) if then != "null" else out, case.expected(0))
     assert len(missing) == (len(first) if then == "quarantine" else 0)
     assert len(given_up) > 0
+
+
+PIPELINE = """\
+source: {kind: files, path: sales, files_per_batch: 1}
+enrich:
+  - {master: products, on: key, how: left, memory: 4MB, on_missing: wait}
+  - master: stores
+    on: {place: id}
+    how: left
+    memory: 4MB
+    prefix: store_
+    surrogate: sk
+    dimension: dimension
+waiting: {path: held, delay: 1s, grace: 1h}
+columns: {replace: {place: store_sk}}
+sink: {kind: delta, path: facts}
+"""
+
+
+def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
+    case: Case, spark: SparkSession, tmp_path: Path
+) -> None:
+    stores = pa.table({"id": [1, 2], "sk": [10, 20], "name": ["one", "two"]})
+    build_master(stores, tmp_path / "stores", key="id")
+    write_deltalake(tmp_path / "dimension", stores)
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    case.bring(late=0)
+    for number in range(2):
+        case.put(number)
+    sales = pq.read_table(tmp_path / "sales")
+    for number in range(2):  # places 0 to 4, of which the dimension has two
+        part = sales.slice(number * ROWS, ROWS)
+        place = pa.array(part["sale"].to_numpy() % 5)
+        pq.write_table(part.append_column("place", place), tmp_path / f"sales/{number}.parquet")
+    pipeline = read_pipeline(tmp_path / "pipeline.yaml")
+    assert running.run(pipeline, spark, once=True)
+    assert len(case.content("facts")) == 2 * ROWS - len(case.content("held"))
+    query = start(pipeline, spark)
+    try:
+        case.bring(late=10)
+        wait_for("the rows", lambda: len(case.content("facts")) == 2 * ROWS, 120)
+    finally:
+        query.stop()
+    assert len(case.content("held")) == 0
+    members = spark.read.format("delta").load(str(tmp_path / "dimension")).toArrow()
+    assert sorted(members["sk"].to_pylist()) == [10, 20, 21, 22, 23]
+    with duckdb.connect() as con:
+        con.register("members", members)
+        con.register("known", products(10))
+        expected = con.sql(
+            f"SELECT sale, s.key, sk AS store_sk, p.name FROM '{tmp_path}/sales/*.parquet' s"  # noqa: S608
+            " JOIN members m ON place = id JOIN known p ON s.key = p.key"
+        ).to_arrow_table()
+    facts = case.content("facts").select(expected.column_names)
+    assert same(facts, expected)
+
+
+def test_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        PIPELINE.replace("delay: 1s", "delay: 1").replace("dimension: dimension", "status: x")
+    )
+    with pytest.raises(PipelineError) as error:
+        read_pipeline(path)
+    assert f"{path}:9:16: enrich[1].surrogate needs the Delta table" in str(error.value)
+    assert f"{path}:11:30: waiting.delay must be a time with its unit" in str(error.value)
+    path.write_text(PIPELINE.replace("on_missing: wait", "on_missing: drop"))
+    with pytest.raises(PipelineError, match="waiting has no use"):
+        read_pipeline(path)
