@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.errors import MasterError, SemistreamError
 from semistream.spark.cluster import executors
+from semistream.spark.pinned import may_pin, warn_unpinned
 from semistream.spark.worker import opened
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hosts", "probe"]
 
-_SCHEMA = "host string, error string, free long, held double"
+_SCHEMA = "host string, error string, free long, held double, pins boolean"
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,16 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
         return _look(job, batches)
 
     found = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
-    for host, error, _, _ in found:
+    for host, error, *_ in found:
         if error:
             msg = (
                 f"the executor on {host} cannot read the master: {error} Put it on a path that "
                 "all executors share, or let hosts keep copies with localize=True."
             )
             raise MasterError(msg)
+    shut = sorted({row.host for row in found if not row.pins})
+    if shut and not job.files:
+        warn_unpinned(job.path, f"its folder may not be written on {', '.join(shut)}")
     hosts = tuple(sorted({row.host for row in found}))
     return Hosts(hosts, min(row.free for row in found), min(row.held for row in found))
 
@@ -63,9 +67,8 @@ def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         held = opened(job).reader().held()
     except (SemistreamError, OSError) as failure:
         error = f"{failure}."
-    yield pa.record_batch(
-        {"host": [socket.gethostname()], "error": [error], "free": [_free()], "held": [held]}
-    )
+    told = {"host": socket.gethostname(), "error": error, "free": _free(), "held": held}
+    yield pa.RecordBatch.from_pylist([told | {"pins": not job.is_versioned or may_pin(job.path)}])
 
 
 def _free() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from semistream.master.database.retry import Retry
 from semistream.master.database.store import Store
 from semistream.master.format import Manifest, Statistics, page_schema
 from semistream.plain import row_bytes
+from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +49,7 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     absent_ttl: float | str | timedelta | None = None,
     password_env: str | None = None,
     retry: float | str | timedelta | Retry = 60.0,
+    page_bytes: int | str = _PAGE_BYTES,
 ) -> DatabaseMaster:
     """Open a table in PostgreSQL, MySQL or MariaDB as a master.
 
@@ -75,6 +78,8 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
         The variable of the environment that has the password, wherever a connection is made.
     retry
         How long a database that does not answer is tried again.
+    page_bytes
+        Bytes of a range of keys, for the algorithms that read such in the place of pages.
     """
     names = (table,) if isinstance(table, str) else tuple(table)
     parts = tuple(table.split(".")) if isinstance(table, str) else names
@@ -91,7 +96,9 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     chosen = _chosen(store, found, parts, keys, select, where)
     lives = _lives(ttl, absent_ttl)
     _warn_without_index(store, found, keys)
-    return _master(store, found, chosen, lives)
+    master = _master(store, found, chosen, lives)
+    manifest = replace(master.manifest, page_bytes=parse_bytes(page_bytes, "page_bytes"))
+    return replace(master, manifest=manifest)
 
 
 def parse_seconds(time: float | str | timedelta, what: str) -> float:
