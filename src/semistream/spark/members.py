@@ -15,6 +15,7 @@ import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from pyspark.sql import functions as sf
 
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 INFERRED, INFERRED_AT = "inferred", "inferred_at"
 """The dimension's columns that tell inferred members, and since when they are."""
 
-_GIVEN = "__semistream_surrogate"
+_GIVEN, _VIEW = "__semistream_surrogate", "__semistream_rows"
 _ISOLATION = "delta.isolationLevel"
 _ATTEMPTS = 10
 
@@ -167,19 +168,17 @@ def _span(keys: DataFrame, name: str) -> tuple[object, object] | None:
 
 def _infer(keys: DataFrame, dimension: Dimension, now: int) -> None:
     """Add members for those keys that are not there, in one transaction."""
-    view = "semistream_absent_keys"
-    keys.createOrReplaceTempView(view)
     listed, new = _listed(dimension.key), [dimension.surrogate, INFERRED, INFERRED_AT]
     statement = f"""
         MERGE INTO {dimension.name} AS t USING (
             SELECT k.*, top.top + row_number() OVER (ORDER BY {listed}) AS {_GIVEN}
-            FROM (SELECT * FROM {view} AS k WHERE NOT EXISTS
+            FROM (SELECT * FROM {_VIEW} AS k WHERE NOT EXISTS
                 (SELECT 1 FROM {dimension.name} AS d WHERE {_equal("d", "k", dimension.key)})) AS k
             CROSS JOIN ({_top(dimension)}) AS top
         ) AS s ON {_equal("t", "s", dimension.key)}
         WHEN NOT MATCHED THEN INSERT ({listed}, {_listed(new)})
         VALUES ({_listed(dimension.key, "s")}, s.{_GIVEN}, true, timestamp_millis({now}))"""
-    _unhindered(lambda: keys.sparkSession.sql(statement), dimension)
+    _merge(keys, statement, dimension)
 
 
 def complete_members(
@@ -214,8 +213,6 @@ def complete_members(
     table = Dimension(dimension, (key,) if isinstance(key, str) else tuple(key), surrogate)
     table.open(spark)
     _check(rows, table)
-    view = "semistream_real_rows"
-    rows.createOrReplaceTempView(view)
     columns = [name for name in rows.columns if name not in table.key]
     differs = [f"NOT (t.{quoted(name)} <=> s.{quoted(name)})" for name in columns]
     updates = [f"t.{quoted(name)} = s.{quoted(name)}" for name in columns]
@@ -223,7 +220,7 @@ def complete_members(
         MERGE INTO {table.name} AS t USING (
             SELECT r.*, top.top + row_number() OVER (
                 PARTITION BY known.known ORDER BY {_listed(table.key, "r")}) AS {_GIVEN}
-            FROM {view} AS r
+            FROM {_VIEW} AS r
             LEFT JOIN (SELECT DISTINCT {_listed(table.key)}, true AS known FROM {table.name}) known
                 ON {_equal("r", "known", table.key)}
             CROSS JOIN ({_top(table)}) AS top
@@ -233,7 +230,7 @@ def complete_members(
         WHEN NOT MATCHED THEN INSERT
         ({_listed([*table.key, *columns, surrogate, INFERRED])})
         VALUES ({_listed([*table.key, *columns, _GIVEN], "s")}, false)"""
-    _unhindered(lambda: spark.sql(statement), table)
+    _merge(rows, statement, table)
 
 
 def _check(rows: DataFrame, table: Dimension) -> None:
@@ -266,6 +263,16 @@ def _listed(names: Iterable[str], table: str = "") -> str:
 
 def _equal(one: str, other: str, names: Iterable[str]) -> str:
     return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in names)
+
+
+def _merge(rows: DataFrame, statement: str, dimension: Dimension) -> None:
+    """Run a statement in which `_VIEW` stands for the rows."""
+    view, spark = f"semistream_{uuid4().hex}", rows.sparkSession
+    rows.createOrReplaceTempView(view)
+    try:
+        _unhindered(lambda: spark.sql(statement.replace(_VIEW, view)), dimension)
+    finally:
+        spark.catalog.dropTempView(view)
 
 
 def _unhindered(
