@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as sf
 
 from parts import wait_for
 from parts.connectors import require
@@ -54,6 +55,8 @@ class Case:
     rule: Rule = Rule(STATUS, "quarantine", HOUR)  # noqa: RUF009 - frozen
     fails: bool = False
     live: bool = False
+    """Whether the master has no snapshots, and answers otherwise in every attempt."""
+    late: int = 0
     times: dict[int, int] = field(default_factory=dict)
     failed: set[tuple[int, str]] = field(default_factory=set)
 
@@ -67,7 +70,11 @@ class Case:
         pq.write_table(pa.table(rows), self.folder / "sales" / f"{number}.parquet")
 
     def bring(self, late: int) -> None:
-        build_master(products(late), self.folder / "products", key="key")
+        self.late = late
+        if self.live:
+            pq.write_table(products(late), self.folder / "products.parquet")
+        else:
+            build_master(products(late), self.folder / "products", key="key")
 
     def run(self) -> None:
         """Start the query until it has ended well."""
@@ -97,6 +104,10 @@ class Case:
         query.awaitTermination()
 
     def _enriched(self, rows: DataFrame, check: bool = True) -> DataFrame:
+        if self.live:
+            known = self.spark.read.parquet(str(self.folder / "products.parquet"))
+            joined = rows.join(known, "key", "left")
+            return joined.withColumn(STATUS, sf.expr("if(name IS NULL, 'absent', 'matched')"))
         how = {"on": "key", "how": "left", "memory": "4MB", "status": STATUS, "check": check}
         return enrich(rows, self.folder / "products", **how)
 
@@ -122,6 +133,8 @@ class Case:
         """Fail after a write, once."""
         if self.fails and (number, place) not in self.failed:
             self.failed.add((number, place))
+            if self.live:
+                self.bring(self.late + 1)
             raise RuntimeError(f"after {place}")
 
     def content(self, name: str) -> pa.Table:
