@@ -1,0 +1,1 @@
+"""Master tables in databases."""
