@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -53,16 +52,12 @@ def masters(tmp_path_factory):
     return tmp_path_factory.mktemp("masters")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", testing.cases())
-@pytest.mark.parametrize("turn", [0, 1])
+@pytest.mark.parametrize("how", HOW)
 @each_variant
-def test_answers(algorithm, options, turn, case, masters):
-    """The default with all join types, others with two of them a case; `make soak` takes all."""
-    pairs = [["inner", "anti"], ["left", "semi"]]
-    which = zlib.crc32(f"{case} {algorithm} {options}".encode()) & 1
-    everything = algorithm == "adaptive" or "SEMISTREAM_SOAK" in os.environ
-    for how in pairs[turn] if everything else [pairs[which][turn]]:
-        testing.check_answers(algorithm, testing.case(case), how, masters, **options)
+def test_answers(algorithm, options, how, case, masters):
+    testing.check_answers(algorithm, testing.case(case), how, masters, **options)
 
 
 @each_variant
@@ -97,6 +92,7 @@ def check_special_to_adaptive(metrics, at_once=None):
         assert not metrics.looked_up
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", HARD)
 @each_variant
 @pytest.mark.parametrize("check", [c for c in testing.checks() if c is not testing.check_answers])
@@ -104,6 +100,7 @@ def test_hard_cases(check, algorithm, options, case, masters):
     check(algorithm, testing.case(case), HARD[case], masters, **options)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", ["drift", "giant_key", "giant_string_key"])
 @pytest.mark.parametrize("how", ["left", "semi"])
 @pytest.mark.parametrize(("algorithm", "options"), VARIANTS)
@@ -111,6 +108,7 @@ def test_options(algorithm, options, how, case, masters):
     testing.check_answers(algorithm, testing.case(case), how, masters, **options)
 
 
+@pytest.mark.one_in(2)
 @each_variant
 @pytest.mark.parametrize("filtered", [True, False])
 @pytest.mark.parametrize("case", ["all_absent", "all_absent_strings", "int32", "null_keys"])
@@ -130,6 +128,7 @@ def direct_masters(masters):
     return masters
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", [*HARD, "zipf_1.0", "empty_master", "rare_types", "boolean"])
 @each_variant
 def test_direct_reads(algorithm, options, case, direct_masters):
@@ -150,6 +149,7 @@ def colliding(mask):
     return lambda columns: hashes(columns) & np.int64(mask)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", HOW)
 @each_variant
 @pytest.mark.parametrize("few", [(255, 250), (1, 20)])

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import semistream as ss
 from semistream.commands import app
 from semistream.cost.calibration import calibrate
-from semistream.cost.calibration.runs import Pace
+from semistream.cost.calibration.turns import Pace
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.profile import Profile
@@ -162,7 +162,7 @@ def test_a_machine_without_a_profile_is_measured_first(master, profile, monkeypa
         calibrate.QUICK,
         rows=80_000,
         trials=calibrate.QUICK.trials[-1:],
-        pace=Pace(seconds=0.005, windows=1, warm=0.01),
+        pace=Pace(seconds=0.005, rounds=2, warm=0.01),
         read_seconds=0.02,
         repeats=1,
         largest=1 << 22,

@@ -321,6 +321,7 @@ def test_partition_join_counts_overdue_rows_out(master):
 SEVERAL = ["duplicates", "giant_string_key", "string_and_date", "variable_width", "null_keys"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("nodes", [2, 3])
 @pytest.mark.parametrize("name", [*SEVERAL, "rare_types", "drift", "empty_batches", "large_batch"])
 @pytest.mark.parametrize("check", testing.checks())

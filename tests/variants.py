@@ -6,16 +6,16 @@ import pytest
 
 import semistream as ss
 
-__all__ = ["each_variant", "each_waiting_variant"]
+__all__ = ["VARIANTS", "each_variant", "each_waiting_variant"]
 
 # Masters of tests lie in memory, where adaptive looks up at once and would never sweep.
 _OTHERS = {"adaptive-sweeping": ("adaptive", {"at_once": False})}
-_VARIANTS = {name: (name, {}) for name in ss.algorithms()} | _OTHERS
+VARIANTS = {name: (name, {}) for name in ss.algorithms()} | _OTHERS
 
 
 def _each(variants):
     return pytest.mark.parametrize(("algorithm", "options"), list(variants.values()), ids=variants)
 
 
-each_variant = _each(_VARIANTS)
-each_waiting_variant = _each({k: v for k, v in _VARIANTS.items() if k != "adaptive"})
+each_variant = _each(VARIANTS)
+each_waiting_variant = _each({k: v for k, v in VARIANTS.items() if k != "adaptive"})

@@ -10,6 +10,7 @@
     │   ├── MasterNotFoundError        there is none
     │   ├── FormatVersionError         it was written in another format version
     │   └── CorruptPageError           its bytes are not those that were written
+    ├── StoreError (OSError)           a database cannot be reached, or refuses
     ├── HostFolderError (OSError)      a folder for what joins share on a host cannot be used
     ├── JoinFailedError (RuntimeError) the join met an error before, and is over
     ├── JoinClosedError (RuntimeError) the join was closed
@@ -43,6 +44,7 @@ __all__ = [
     "RowTooLargeError",
     "SchemaError",
     "SemistreamError",
+    "StoreError",
     "UnreadOutputError",
 ]
 
@@ -99,6 +101,10 @@ class FormatVersionError(MasterError):
 
 class CorruptPageError(MasterError):
     """A page's bytes are not those that were written."""
+
+
+class StoreError(SemistreamError, OSError):
+    """A database cannot be reached, or refuses what it is asked; never a row that is absent."""
 
 
 class HostFolderError(SemistreamError, OSError):

@@ -40,6 +40,10 @@ class Metrics:
     """Reads of the master's file."""
     pages_read: int = 0
     bytes_read: int = 0
+    queries: int = 0
+    """Queries to a database, those that were tried again included."""
+    fetched: int = 0
+    """Master rows that a database sent."""
     evicted: int = 0
     """Master rows that left the cache."""
 

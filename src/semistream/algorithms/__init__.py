@@ -12,6 +12,7 @@ from semistream.algorithms.cachejoin import Cachejoin
 from semistream.algorithms.derakhshan import Derakhshan
 from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.algorithms.inlj import Inlj
+from semistream.algorithms.key_lists import KeyLists
 from semistream.algorithms.meshjoin import Meshjoin
 from semistream.algorithms.moij import Moij
 from semistream.algorithms.optimised_x_hybridjoin import OptimisedXHybridjoin
@@ -27,6 +28,7 @@ from semistream.algorithms.x_hybridjoin import XHybridjoin
 from semistream.errors import BudgetError, OptionError
 from semistream.host.plan import Host
 from semistream.host.sizes import share
+from semistream.master.database import DatabaseMaster
 from semistream.plan import Plan, Task, TooSmall
 from semistream.units import format_bytes
 
@@ -111,8 +113,9 @@ def choose(
 
     ``"auto"`` is planned as `adaptive`, with which it begins.
     """
-    algorithm = _find(name, options)
-    if shared is not None:
+    spec, algorithm = _on_database(spec, name, options) or (spec, _find(name, options))
+    live = isinstance(spec.master, DatabaseMaster)
+    if shared is not None and not live:
         found = _with_host(algorithm, spec, memory, use_filter, options, shared)
         if found is not None:
             return found
@@ -128,10 +131,25 @@ def choose(
             f"{parts}. Smaller pages (page_bytes= of build_master) need less."
         )
         raise BudgetError(msg) from None
-    if _fits_whole(task) and (shared is None or spec.master.pages <= _FEW_PAGES):
+    if not live and _fits_whole(task) and (shared is None or spec.master.pages <= _FEW_PAGES):
         whole = Resident.plan(task)
         return Resident, task, Plan(name, memory, whole.components, whole.settings, tasks)
     return algorithm, task, replace(plan, memory=memory, tasks=tasks)
+
+
+def _on_database(
+    spec: JoinSpec, name: str, options: Mapping[str, Any]
+) -> tuple[JoinSpec, type[Algorithm]] | None:
+    """Plan for a database: only columns that are needed travel; `adaptive` asks by lists of keys.
+
+    A join on a file is none of this.
+    """
+    master = spec.master
+    if not isinstance(master, DatabaseMaster):
+        return None
+    if name in {Adaptive.name, AUTO}:
+        return replace(spec, master=master.only(spec.payload)), _find(name, options, KeyLists)
+    return replace(spec, master=master.only(spec.payload).paged(name)), _find(name, options)
 
 
 def _with_host(
@@ -161,11 +179,15 @@ def _with_host(
     return None
 
 
-def _find(name: str, options: Mapping[str, Any]) -> type[Algorithm]:
+def _find(
+    name: str, options: Mapping[str, Any], instead: type[Algorithm] | None = None
+) -> type[Algorithm]:
     if name not in choices():
         raise OptionError.unknown("algorithm", name, choices())
-    algorithm = Adaptive if name == AUTO else _REGISTRY[name]
-    known = _AUTO_OPTIONS if name == AUTO else algorithm.options
+    algorithm = instead or (Adaptive if name == AUTO else _REGISTRY[name])
+    known = algorithm.options | (_AUTO_OPTIONS if name == AUTO else frozenset())
+    if name == AUTO and instead is None:
+        known = _AUTO_OPTIONS
     for option in options:
         if option not in known:
             msg = f"{option!r} is not an option of {name}; it has: {sorted(known)}"

@@ -85,8 +85,10 @@ def _pilot(planner: Planner, rows: int, first: Choice) -> Deciding:
 
 def _no_choice(plan: Plan, room: Room, rows: int, shared: HostShare | None) -> str:
     """Say why there is nothing to choose, if there is not."""
-    if shared is not None:
+    if shared is not None and room.spec.master.read != "database":
         return "joins that share their host's memory hold together what is warm, and end soon"
+    if room.spec.master.read == "database":
+        return "a database is asked by lists of keys, which no other does"
     if plan.settings.get("resident"):
         return "the budget holds the whole master, whatever the algorithm"
     if room.spec.master.read == "mapped":

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["ModelGrid", "fitted_to", "measure_model", "predicted_again", "refitted"]
 
 
-_PACE = Pace(seconds=0.25, rounds=8, warm=5.0)
+_PACE = Pace(seconds=0.15, rounds=12, warm=1.5)
+_SETTLING = 1.6e6  # rows of R whose caches settle in a second
 
 
 @dataclass(frozen=True)
@@ -80,16 +81,25 @@ def measure_model(
             feed = Feed.of(workload.stream(exponent), max(4_000_000, rows))
             for share in grid.shares:
                 say(f"R = {rows:,}, {share:.0%}, Zipf {exponent:g}")
+                found = _cell(grid, master, feed, (int(share * workload.bytes), exponent), profile)
                 cell = {"rows": rows, "share": share, "exponent": exponent}
-                memory = int(share * workload.bytes)
-                setting = (memory, exponent)
-                expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
-                runs = _runs(expected, master, feed, memory, profile)
-                rates = _measured(runs, grid.pace)
-                auto = rates.pop(AUTO) | {"chosen": runs[AUTO].join.plan.algorithm}
-                rates = {name: rates[name] | _expected(expected[name]) for name in expected}
-                record["cells"].append({**cell, "memory": memory, "rates": rates, "auto": auto})
+                record["cells"].append(cell | found)
                 yield record
+
+
+def _cell(
+    grid: ModelGrid, master: Master, feed: Feed, setting: tuple[int, float], profile: Profile
+) -> Record:
+    """Predict, then measure; ``auto`` is measured beside the others."""
+    expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
+    runs = _runs(expected, master, feed, setting[0], profile)
+    warm = max(grid.pace.warm, master.rows / _SETTLING)
+    rates = _measured(runs, grid.pace._replace(warm=warm))
+    auto = rates.pop(AUTO) | {"chosen": runs[AUTO].join.plan.algorithm}
+    for run in runs.values():
+        run.join.close()
+    both = {name: rates[name] | _expected(expected[name]) for name in expected}
+    return {"memory": setting[0], "rates": both, "auto": auto}
 
 
 def _predictions(

@@ -73,13 +73,16 @@ class Run:
     def warm_up(self, seconds: float) -> None:
         """Fill the window, then let caches settle.
 
-        The window is turned over twice, `_SETTLED` rows are answered, and it goes on for as long
-        as caches still grow; all this for at most so many seconds. Filling is always done.
+        The window is turned over; where a cache answers, `_SETTLED` rows are answered, and it goes
+        on for as long as caches still grow; all this for at most so many seconds. Filling is always
+        done.
         """
         spent = 0.0
         while not self._is_full() and spent < _LONGEST_FILL:
             spent += self.step()
         end, spent = self.join.metrics.answered + _SETTLED, self._turn_over(seconds)
+        if not self.join.metrics.cache_hits:
+            return  # nothing has to settle
         grown = 0
         while spent < seconds and (
             self.join.metrics.answered < end or self.most_used > _GROWTH * grown

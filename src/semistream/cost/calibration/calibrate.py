@@ -216,9 +216,8 @@ def _runs(
     for trial in (*effort.trials, *_IN_MEMORY):
         master = masters[trial.read]
         how = f"{trial.share:.0%} of R, Zipf {trial.exponent:g}, {trial.read}"
-        names: Sequence[str] = ("adaptive",)
-        if trial in effort.trials:
-            names = tuple(algorithms())
+        names = ("adaptive",) if trial in _IN_MEMORY else tuple(algorithms())
+        if trial not in _IN_MEMORY or trial.read not in reads:
             steps(f"reads, {trial.read}")
             for way, curve in reads_of(master, effort.read_seconds).items():
                 reads[way].append(curve)

@@ -1,1 +1,11 @@
-"""Master tables in databases."""
+"""Master tables that live in a database: PostgreSQL, MySQL, MariaDB.
+
+Rows are asked for by lists of keys, as many as wait, and held in the join's cache; or, for the
+algorithms of the papers, by ranges of the key, which take the place of pages.
+"""
+
+from semistream.master.database.address import is_url
+from semistream.master.database.master import DatabaseMaster
+from semistream.master.database.opened import open_database
+
+__all__ = ["DatabaseMaster", "is_url", "open_database"]

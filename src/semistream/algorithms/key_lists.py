@@ -1,0 +1,87 @@
+"""What `adaptive` is on a database: the hot are held, the rest is asked for by lists of keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from semistream.algorithms.base import Algorithm, share
+from semistream.keyed import KeyedEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from semistream.cache import Cache
+    from semistream.operator import Operator
+    from semistream.plan import Plan, Task
+    from semistream.window import Chunk
+
+__all__ = ["KeyLists"]
+
+_MOST_KEYS = 1 << 16  # in one query
+_LARGEST_FETCH = 32 << 20
+_A_KEY = 160  # bytes of a key on its way: as an object, as text, in the query
+_COPIES = 4  # of a piece of an answer: as it came, where its fields are, as columns, and its rest
+_EXACT, _HASHED = 24, 64  # bytes a row that it takes to find the keys that wait
+
+
+class KeyLists(Algorithm):
+    """Answer the hot from a cache; ask for the others by lists of keys, each key once.
+
+    Rows that the cache does not answer wait in the window. When it is full, is drained, or its
+    oldest row is overdue, all keys that wait are fetched, in few queries. Keys that the database
+    does not have are remembered, too.
+
+    Parameters
+    ----------
+    cache
+        The cache's share of the memory that cache and window divide, between 0 and 1.
+    """
+
+    name = "adaptive"
+    paper = ""
+    options = frozenset({"cache"})
+    engine: KeyedEngine
+
+    @classmethod
+    def plan(cls, task: Task, *, cache: float = 0.6, **_: Any) -> Plan:  # noqa: ANN401
+        """Split the budget: output, an answer on its way; cache and window divide the rest."""
+        master = task.spec.master
+        widest = master.statistics.widest_row
+        fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // 8, _LARGEST_FETCH))
+        parts = {"output": task.output_bytes, "fetch": fetch}
+        rest = max(0, task.memory - sum(parts.values()) - 2 * task.least_window)
+        parts["cache"] = int(share("cache", cache) * rest)
+        cost = task.cost
+        each = _EXACT if master.keys.exact else _HASHED
+        left = max(0, task.memory - sum(parts.values()))
+        parts["requests"] = int(left * each / (each + cost.fixed + cost.factor * cost.least))
+        settings = {
+            "by": "key lists",
+            "request_keys": max(1, min(_MOST_KEYS, fetch // 4 // _A_KEY)),
+            "piece_bytes": max(1, fetch * 3 // 4 // _COPIES),
+        }
+        return task.split(cls.name, parts, settings)
+
+    @classmethod
+    def operator(
+        cls, task: Task, plan: Plan, clock: Callable[[], float], max_wait: float | None
+    ) -> Operator:
+        """Start an engine that asks for keys."""
+        return KeyedEngine(task, plan, cls, clock, max_wait)
+
+    @property
+    def cache(self) -> Cache:
+        """The rows that are held."""
+        return self.engine.fresh.rows
+
+    def admitting(self, chunk: Chunk) -> None:
+        """Count keys that were not held."""
+        self.engine.fresh.missed(chunk.codes)
+
+    def next_pages(self) -> range:
+        """Say that something is to be brought; the engine knows what."""
+        return range(1)
+
+    def memory_used(self) -> dict[str, int]:
+        """Give the bytes of what is held."""
+        return {"cache": self.engine.fresh.nbytes}

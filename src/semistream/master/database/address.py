@@ -1,0 +1,143 @@
+"""Where a database is, and who asks; the password is in it, and in nothing that is shown."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from semistream.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["KINDS", "Address", "Secret", "is_url"]
+
+KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+"""What a URL may begin with → the kind of database."""
+
+
+def is_url(path: object) -> bool:
+    """Whether this is a database's URL and no path.
+
+    Examples
+    --------
+    >>> is_url("postgresql://shop@db.example/shop"), is_url("/data/products")
+    (True, False)
+    """
+    return isinstance(path, str) and path.partition("://")[0].lower() in KINDS
+
+
+class Secret:
+    """A word that is neither printed nor logged; it travels in a pickle.
+
+    Examples
+    --------
+    >>> Secret("sesame"), f"{Secret('sesame')}", Secret("sesame").reveal()
+    (***, '***', 'sesame')
+    """
+
+    __slots__ = ("_word",)
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+
+    def reveal(self) -> str:
+        """Give the word."""
+        return self._word
+
+    def hidden(self, text: str) -> str:
+        """Give a text in which the word does not stand, as such or as in a URL."""
+        for word in {self._word, quote(self._word, safe="")} - {""}:
+            text = text.replace(word, "***")
+        return text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._word == self._word
+
+    def __hash__(self) -> int:
+        return hash(self._word)
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        return Secret, (self._word,)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database's URL in its parts.
+
+    Examples
+    --------
+    >>> address = Address.parse("postgresql://keeper:sesame@db.example:5433/shop?sslmode=require")
+    >>> print(address)
+    postgresql://keeper@db.example:5433/shop
+    >>> address.port, dict(address.options)
+    (5433, {'sslmode': 'require'})
+    """
+
+    kind: str
+    host: str
+    port: int | None
+    user: str
+    database: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """What stands behind the question mark."""
+    password: Secret | None = None
+    password_env: str | None = None
+    """The variable of the environment that holds the password where the connection is made."""
+
+    @classmethod
+    def parse(cls, url: str, password_env: str | None = None) -> Address:
+        """Take a URL apart; no message repeats it, for it may hold a password."""
+        scheme = url.partition("://")[0].lower()
+        if scheme not in KINDS:
+            raise OptionError.unknown("database", scheme, KINDS)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            msg = (
+                f"this {scheme} URL cannot be read; write {scheme}://user@host:port/database, with "
+                "%-escapes for signs such as / @ : in a name or password"
+            )
+            raise OptionError(msg) from None
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        word = options.pop("password", None) or parts.password
+        return cls(
+            KINDS[scheme],
+            unquote(parts.hostname or ""),
+            port,
+            unquote(parts.username or ""),
+            unquote(parts.path.lstrip("/")),
+            tuple(sorted(options.items())),
+            Secret(unquote(word)) if word else None,
+            password_env,
+        )
+
+    def secret(self, environment: Mapping[str, str] = os.environ) -> Secret | None:
+        """Give the password: the URL's, or that of the environment's variable that was named."""
+        if self.password_env is None or self.password is not None:
+            return self.password
+        if self.password_env not in environment:
+            msg = (
+                f"password_env={self.password_env!r}: there is no such variable in the environment "
+                "of this process; set it wherever the join runs (on Spark: on every executor)"
+            )
+            raise OptionError(msg)
+        return Secret(environment[self.password_env])
+
+    def hidden(self, text: str) -> str:
+        """Give a text without the password."""
+        named = os.environ.get(self.password_env or "", "")
+        for secret in (self.password, Secret(named)):
+            text = secret.hidden(text) if secret else text
+        return text
+
+    def __str__(self) -> str:
+        who = f"{self.user}@" if self.user else ""
+        port = f":{self.port}" if self.port else ""
+        return f"{self.kind}://{who}{self.host}{port}/{self.database}"

@@ -1,0 +1,234 @@
+# ruff: noqa: S608 - names are quoted here, values are parameters
+"""What tells one kind of database from another: drivers, SQL, errors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.errors import OptionError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from semistream.master.database.address import Address
+    from semistream.master.database.columns import Column, Format
+
+__all__ = ["Dialect", "Found", "Statement", "Table", "checked_conditions"]
+
+_COMPARED = {"=", "!=", "<", "<=", ">", ">="}
+_OPERATORS = (*sorted(_COMPARED), "in", "not in", "is null", "is not null")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """SQL, with ``%s`` for each of its parameters."""
+
+    sql: str
+    parameters: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the database says of a table."""
+
+    columns: tuple[Column, ...]
+    rows: int
+    """As it estimates."""
+    indexes: tuple[tuple[bool, tuple[str, ...]], ...]
+    """Of each index whether it is unique, and its columns."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, or a view, and what is read of it."""
+
+    parts: tuple[str, ...]
+    """Its name: the schema's if given, then its own."""
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    """All that are read, key included."""
+    where: tuple[tuple[Any, ...], ...] = ()
+    """Conditions that all must hold: column, operator, value."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return ".".join(self.parts)
+
+    @cached_property
+    def by_name(self) -> dict[str, Column]:
+        """The columns by name."""
+        return {column.name: column for column in self.columns}
+
+    @property
+    def keys(self) -> list[Column]:
+        """The key's columns."""
+        return [self.by_name[name] for name in self.key]
+
+    @property
+    def payload(self) -> list[Column]:
+        """The other columns."""
+        return [column for column in self.columns if column.name not in self.key]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Arrow has them."""
+        return pa.schema([(column.name, column.kind) for column in self.columns])
+
+    def only(self, names: Sequence[str]) -> Table:
+        """Give the table with the key and these columns, in the table's order."""
+        wanted = {*self.key, *names}
+        return replace(self, columns=tuple(c for c in self.columns if c.name in wanted))
+
+
+def checked_conditions(
+    where: Sequence[Sequence[Any]] | None, names: Sequence[str]
+) -> tuple[tuple[Any, ...], ...]:
+    """Give conditions that are fit to become SQL, or say what is wrong with them."""
+    found = []
+    for condition in where or ():
+        given = () if isinstance(condition, str) else tuple(condition)
+        if len(given) not in {2, 3} or not isinstance(given[1], str):
+            msg = (
+                f"where={condition!r} is not a condition; give tuples of column, operator and "
+                "value, as where=[('active', '=', True), ('country', 'in', ['AT', 'NZ'])]. What "
+                "these cannot say, say in a view of the database, and give its name as table="
+            )
+            raise OptionError(msg)
+        column, operator, *value = given
+        if column not in names:
+            raise SchemaError.missing("table", str(column), names)
+        if operator.lower() not in _OPERATORS:
+            raise OptionError.unknown("where's operator", operator, _OPERATORS)
+        if bool(value) == operator.lower().startswith("is "):
+            msg = f"where={condition!r}: 'is null' and 'is not null' have no value, all others one"
+            raise OptionError(msg)
+        found.append((column, operator.lower(), *(_listed(v) for v in value)))
+    return tuple(found)
+
+
+def _listed(value: Any) -> Any:  # noqa: ANN401 - whatever the driver can send
+    return tuple(value) if isinstance(value, (list, set, frozenset, tuple)) else value
+
+
+class Dialect(ABC):
+    """How one kind of database is spoken to; it holds nothing."""
+
+    form: ClassVar[Format]
+
+    @abstractmethod
+    def connect(self, address: Address) -> Any:  # noqa: ANN401 - the driver's own type
+        """Connect; the driver's errors come as they are."""
+
+    @abstractmethod
+    def describe(self, connection: Any, parts: Sequence[str]) -> Found | None:  # noqa: ANN401
+        """Say what a table is, None if there is none."""
+
+    @abstractmethod
+    def messages(self, connection: Any, statement: Statement) -> Iterator[bytes]:  # noqa: ANN401
+        """Run a query and give its rows as they come over the wire, one at a time."""
+
+    @abstractmethod
+    def is_transient(self, error: Exception) -> bool | None:
+        """Whether to try again can help; None if it is no error of the database."""
+
+    @abstractmethod
+    def quoted(self, name: str) -> str:
+        """Give an identifier as SQL has it, and with the driver's sign for a parameter doubled."""
+
+    @abstractmethod
+    def key_problem(self, column: Column) -> str:
+        """Say why a column cannot be a key, if it cannot."""
+
+    def can_hold(self, column: Column, values: pa.Array) -> pa.Array:  # noqa: ARG002
+        """Tell which keys the column can hold at all; others would be refused, not just absent."""
+        t = pa.types
+        if t.is_date32(values.type) or t.is_timestamp(values.type):
+            first, last = (pa.scalar(d).cast(values.type) for d in (date.min, date.max))
+            return pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
+        return pa.repeat(True, len(values))
+
+    @abstractmethod
+    def _key_source(self, keys: Sequence[Column], values: Sequence[pa.Array]) -> Statement:
+        """Give a FROM item ``k`` of keys, ``k0``, ``k1``, … and their numbers ``n`` from 1."""
+
+    @abstractmethod
+    def _same_key(self, column: Column, number: int) -> str:
+        """Give the condition that a column is equal to a key of `_key_source`."""
+
+    def by_keys(self, table: Table, values: Sequence[pa.Array]) -> Statement:
+        """Ask for the rows of some keys, in their order: number of the key, key, payload."""
+        source = self._key_source(table.keys, values)
+        same = " AND ".join(self._same_key(c, i) for i, c in enumerate(table.keys))
+        conditions = self._conditions(table)
+        sql = (
+            f"SELECT k.n, {self._selected(table)} FROM {source.sql} "
+            f"JOIN {self._name(table)} AS t ON {same}{_where(conditions.sql)} ORDER BY k.n"
+        )
+        return Statement(sql, source.parameters + conditions.parameters)
+
+    def by_range(self, table: Table, low: int | None, high: int | None) -> Statement:
+        """Ask for the rows with a key from ``low`` on and before ``high``: key, payload."""
+        key = self._column(table.key[0])
+        bounds = [(f"{key} >= %s", low), (f"{key} < %s", high)]
+        bounds = [bound for bound in bounds if bound[1] is not None]
+        conditions = self._conditions(table)
+        parts = [text for text, _ in bounds] or [f"{key} IS NOT NULL"]
+        sql = (
+            f"SELECT {self._selected(table)} FROM {self._name(table)} AS t"
+            f"{_where(' AND '.join([*parts, *filter(None, [conditions.sql])]))} ORDER BY {key}"
+        )
+        return Statement(sql, (*(value for _, value in bounds), *conditions.parameters))
+
+    def borders(self, table: Table, every: int) -> Statement:
+        """Ask for each key with so many rows since the last one, and its row's number from 1."""
+        key = self._column(table.key[0])
+        conditions = self._conditions(table)
+        rows = (
+            f"SELECT {self._selected(table.only(()))} AS k, "
+            f"row_number() OVER (ORDER BY {key}) AS n FROM {self._name(table)} AS t"
+            f"{_where(' AND '.join([f'{key} IS NOT NULL', *filter(None, [conditions.sql])]))}"
+        )
+        sql = f"SELECT k, n FROM ({rows}) AS r WHERE (n - 1) %% %s = 0 ORDER BY n"
+        return Statement(sql, (*conditions.parameters, every))
+
+    def sample(self, table: Table, rows: int) -> Statement:
+        """Ask for some rows."""
+        conditions = self._conditions(table)
+        sql = f"SELECT {self._selected(table)} FROM {self._name(table)} AS t"
+        return Statement(f"{sql}{_where(conditions.sql)} LIMIT {int(rows)}", conditions.parameters)
+
+    def _selected(self, table: Table) -> str:
+        columns = [*table.keys, *table.payload]
+        return ", ".join(c.sql.format(self._column(c.name)) for c in columns)
+
+    def _column(self, name: str) -> str:
+        return f"t.{self.quoted(name)}"
+
+    def _name(self, table: Table) -> str:
+        return ".".join(self.quoted(part) for part in table.parts)
+
+    def _conditions(self, table: Table) -> Statement:
+        parts, parameters = [], []
+        for name, operator, *value in table.where:
+            column = self._column(name)
+            if operator in _COMPARED:
+                parts.append(f"{column} {operator} %s")
+                parameters += value
+            elif value:
+                parts.append(f"{column} {operator} ({', '.join(['%s'] * len(value[0]))})")
+                parameters += value[0]
+            else:
+                parts.append(f"{column} {operator}")
+        return Statement(" AND ".join(parts), tuple(parameters))
+
+
+def _where(conditions: str) -> str:
+    return f" WHERE {conditions}" if conditions else ""

@@ -1,0 +1,142 @@
+"""Answers of a database to a list of keys: whole join values, in the order of their codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.allocation import concat_rows, select
+from semistream.master.format import CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from semistream.keys import Keys
+    from semistream.master.database.dialect import Table
+    from semistream.master.database.store import Store
+
+    Codes = npt.NDArray[np.int64]
+
+__all__ = ["Fetched", "Wanted", "answers"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Keys to ask for, each once, in the order of their codes."""
+
+    codes: Codes
+    checks: Codes
+    """A second hash of each, or the code where that is exact."""
+    values: list[pa.Array]
+    """The keys, a column each, in the types in which they are compared."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys."""
+        return self.codes.nbytes + self.checks.nbytes + sum(int(v.nbytes) for v in self.values)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What the database has of the codes from ``low`` to ``high``, or a part of that."""
+
+    rows: pa.RecordBatch
+    """Rows as pages hold them, in the order of their codes."""
+    low: int
+    high: int
+    begins: bool = True
+    """Whether this is the first part."""
+    ends: bool = True
+    """Whether this is the last part: only one join value too large for memory has several."""
+
+
+def answers(
+    store: Store,
+    table: Table,
+    keys: Keys,
+    schema: pa.Schema,
+    wanted: Wanted,
+    room: int,
+    asked: Callable[[], None],
+) -> Iterator[Fetched]:
+    """Ask for keys; give their rows in pieces of about ``room`` bytes."""
+    held = [store.dialect.can_hold(c, v) for c, v in zip(table.keys, wanted.values, strict=True)]
+    possible = np.logical_and.reduce([h.to_numpy(zero_copy_only=False) for h in held])
+    cut = _Cut(wanted.codes, pa.RecordBatch.from_pylist([], schema=schema), room)
+    if possible.any():
+        mask = pa.array(possible)
+        values = [select(column, mask) for column in wanted.values]
+        columns, codes = [*table.keys, *table.payload], wanted.codes[possible]
+        statement = store.dialect.by_keys(table, values)
+        for arrays in store.rows(statement, columns, room, 1, asked):
+            yield from cut.add(_page(arrays, table, keys, schema, codes))
+    yield from cut.finish()
+
+
+def _page(
+    arrays: list[pa.Array], table: Table, keys: Keys, schema: pa.Schema, codes: Codes
+) -> pa.RecordBatch:
+    """Give rows as a page has them; those that are equal only by the database's rules are not."""
+    numbers, rest = arrays[0].to_numpy(), arrays[1:]
+    code = codes[numbers - 1]
+    named = dict(zip([c.name for c in (*table.keys, *table.payload)], rest, strict=True))
+    named[CODE] = pa.array(code)
+    same = keys.encode(rest[: len(table.key)]).values == code
+    columns = [named[name] for name in schema.names]
+    if not same.all():
+        mask = pa.array(same)
+        columns = [select(column, mask) for column in columns]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Cut:
+    """Cuts a sequence of rows where join values end."""
+
+    def __init__(self, codes: Codes, empty: pa.RecordBatch, room: int) -> None:
+        self._codes, self._held, self._room = codes, empty, room
+        self._next = 0  # the first code that was not answered
+        self._large = False  # whether the first value held has given a part already
+
+    def add(self, rows: pa.RecordBatch) -> Iterator[Fetched]:
+        """Give what is known to be whole now, or too large to be held."""
+        self._held = concat_rows([self._held, rows]) if self._held.num_rows else rows
+        if not self._held.num_rows:
+            return
+        codes = self._held.column(0).to_numpy()
+        last = int(codes[-1])
+        if self._large and codes[0] != last:
+            yield from self._finish_large(int(np.searchsorted(codes, codes[0], side="right")))
+            codes = self._held.column(0).to_numpy()
+        if not self._large:
+            cut = int(np.searchsorted(codes, last))
+            yield from self._whole(cut, int(np.searchsorted(self._codes, last)))
+        if self._held.nbytes > self._room and self._held.num_rows > 1:
+            yield Fetched(self._take(self._held.num_rows - 1), last, last, not self._large, False)
+            self._large = True
+
+    def finish(self) -> Iterator[Fetched]:
+        """Give the rest."""
+        if self._large:
+            yield from self._finish_large(self._held.num_rows)
+        yield from self._whole(self._held.num_rows, len(self._codes))
+
+    def _finish_large(self, rows: int) -> Iterator[Fetched]:
+        code = int(self._held.column(0)[0].as_py())
+        self._next, self._large = int(np.searchsorted(self._codes, code, side="right")), False
+        yield Fetched(self._take(rows), code, code, begins=False)
+
+    def _whole(self, rows: int, stop: int) -> Iterator[Fetched]:
+        """Give the first rows, which are all that there is of the codes before ``stop``."""
+        if stop > self._next:
+            low, high = int(self._codes[self._next]), int(self._codes[stop - 1])
+            self._next = stop
+            yield Fetched(self._take(rows), low, high)
+
+    def _take(self, rows: int) -> pa.RecordBatch:
+        taken, self._held = self._held.slice(0, rows), self._held.slice(rows)
+        return taken

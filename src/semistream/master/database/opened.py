@@ -1,0 +1,200 @@
+"""How a table in a database is opened: what it is, which columns it has, how wide its rows are."""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from semistream.errors import MasterNotFoundError, OptionError, SchemaError
+from semistream.keys import Keys
+from semistream.master.database.address import Address
+from semistream.master.database.dialect import Table, checked_conditions
+from semistream.master.database.master import DatabaseMaster, one_range
+from semistream.master.database.retry import Retry
+from semistream.master.database.store import Store
+from semistream.master.format import Manifest, Statistics, page_schema
+from semistream.plain import row_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from semistream.master.database.dialect import Found
+
+__all__ = ["open_database", "parse_seconds"]
+
+log = logging.getLogger("semistream")
+
+_SAMPLE = 1_000  # rows that are looked at to know how wide they are
+_PAGE_BYTES = 128 * 1024
+_ABSENT = 20  # this part of ttl is absent_ttl, where it is not given
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)\s*")
+
+
+def open_database(  # noqa: PLR0913 - a table has these parts; all but three have defaults
+    url: str,
+    *,
+    table: str | Sequence[str],
+    key: str | Sequence[str],
+    select: Sequence[str] | None = None,
+    where: Sequence[Sequence[Any]] | None = None,
+    ttl: float | str | timedelta | None = None,
+    absent_ttl: float | str | timedelta | None = None,
+    password_env: str | None = None,
+    retry: float | str | timedelta | Retry = 60.0,
+) -> DatabaseMaster:
+    """Open a table in PostgreSQL, MySQL or MariaDB as a master.
+
+    Parameters
+    ----------
+    url
+        ``"postgresql://user@host:port/database?option=…"``, ``"mysql://…"`` or ``"mariadb://…"``.
+        A password in it is used and never shown. PostgreSQL's own variables (``PGPASSWORD``, …)
+        and password file are followed, too.
+    table
+        The table's name, with its schema's and a dot before it if need be; or both as a list,
+        where a name has a dot. A view does as well.
+    key
+        The columns by which rows are found; an index should begin with them.
+    select
+        The columns that may be used, beside the key; all if not given. No others are read.
+    where
+        Conditions that a row must meet, as ``[("active", "=", True), ("country", "in", ["AT"])]``;
+        the database checks them. Anything else can be said in a view.
+    ttl
+        How long a row that was fetched holds, counted from then: seconds, ``"10m"`` or a
+        timedelta. Without it, as long as the join.
+    absent_ttl
+        The same for the answer that there is no row; a twentieth of ``ttl`` if not given.
+    password_env
+        The variable of the environment that has the password, wherever a connection is made.
+    retry
+        How long a database that does not answer is tried again.
+    """
+    names = (table,) if isinstance(table, str) else tuple(table)
+    parts = tuple(table.split(".")) if isinstance(table, str) else names
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    patience = retry if isinstance(retry, Retry) else Retry(limit=parse_seconds(retry, "retry"))
+    store = Store(Address.parse(url, password_env), ".".join(parts), patience)
+    found = store.ask(lambda connection: store.dialect.describe(connection, parts))
+    if found is None:
+        msg = (
+            f"{store}: there is no such table, or {store.address.user or 'this user'} may not see "
+            "it; give its name as table='schema.name', in the letters it was created with"
+        )
+        raise MasterNotFoundError(msg)
+    chosen = _chosen(store, found, parts, keys, select, where)
+    lives = _lives(ttl, absent_ttl)
+    _warn_without_index(store, found, keys)
+    return _master(store, found, chosen, lives)
+
+
+def parse_seconds(time: float | str | timedelta, what: str) -> float:
+    """Give a time in seconds.
+
+    Examples
+    --------
+    >>> parse_seconds("10m", "ttl"), parse_seconds("250 ms", "ttl"), parse_seconds(1.5, "ttl")
+    (600.0, 0.25, 1.5)
+    """
+    seconds: object = time
+    if isinstance(time, timedelta):
+        seconds = time.total_seconds()
+    elif isinstance(time, str) and (found := _TIME.fullmatch(time)):
+        seconds = float(found[1]) * _UNITS[found[2]]
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        msg = (
+            f"{what}={time!r} is not a time; give positive seconds, a timedelta, or a string with "
+            f"one of the units {', '.join(_UNITS)}, for example '10m'"
+        )
+        raise OptionError(msg)
+    return float(seconds)
+
+
+def _lives(
+    ttl: float | str | timedelta | None, absent: float | str | timedelta | None
+) -> tuple[float | None, float | None]:
+    rows = None if ttl is None else parse_seconds(ttl, "ttl")
+    if absent is not None:
+        return rows, parse_seconds(absent, "absent_ttl")
+    return rows, None if rows is None else rows / _ABSENT
+
+
+def _chosen(
+    store: Store,
+    found: Found,
+    parts: tuple[str, ...],
+    key: tuple[str, ...],
+    select: Sequence[str] | None,
+    where: Sequence[Sequence[Any]] | None,
+) -> Table:
+    names = [column.name for column in found.columns]
+    if isinstance(select, str):
+        msg = f"select={select!r} is one string; give a list of column names"
+        raise OptionError(msg)
+    for name in (*key, *(select or ())):
+        if name not in names:
+            raise SchemaError.missing(f"table {store.table}", name, names)
+    wanted = names if select is None else {*key, *select}
+    columns = tuple(column for column in found.columns if column.name in wanted)
+    table = Table(parts, key, columns, checked_conditions(where, names))
+    for column in table.keys:
+        if problem := store.dialect.key_problem(column):
+            msg = f"{store}: {column.name!r} cannot be the key: {problem}; cast it in a view"
+            raise SchemaError(msg)
+    return table
+
+
+def _warn_without_index(store: Store, found: Found, key: tuple[str, ...]) -> None:
+    if found.indexes and not any(set(names[: len(key)]) == set(key) for _, names in found.indexes):
+        log.warning("%s has no index on %s: each query will read all of it", store, ", ".join(key))
+
+
+def _master(
+    store: Store, found: Found, table: Table, lives: tuple[float | None, float | None]
+) -> DatabaseMaster:
+    schema = table.schema
+    keys = Keys.of(schema, table.key)
+    statistics = _statistics(store, found, table, keys)
+    manifest = Manifest(
+        snapshot="", files="", key=table.key, schema=schema, page_bytes=_PAGE_BYTES,
+        statistics=statistics, index_checksum=0, pages_bytes=0, filter_words=0, filter_checksum=0,
+    )  # fmt: skip
+    return DatabaseMaster(
+        path=Path(str(store.address)) / store.table,
+        read="database",
+        manifest=manifest,
+        keys=keys,
+        index=one_range(),
+        pages_file=None,  # type: ignore[arg-type] # there is no file
+        filter_file=None,
+        store=store,
+        table=table,
+        ttl=lives[0],
+        absent_ttl=lives[1],
+    )
+
+
+def _statistics(store: Store, found: Found, table: Table, keys: Keys) -> Statistics:
+    """Say what is known of the rows: the database's estimate, and the widths of some."""
+    columns = [*table.keys, *table.payload]
+    pieces = list(store.rows(store.dialect.sample(table, _SAMPLE), columns, 1 << 20))
+    names = [column.name for column in columns]
+    wanted = page_schema(table.schema, keys).names[1:]
+    sizes = [8]
+    for piece in pieces:
+        named = dict(zip(names, piece, strict=True))
+        batch = pa.RecordBatch.from_arrays([named[name] for name in wanted], wanted)
+        sizes += (row_bytes(batch) + 8).tolist()
+    mean, sample = sum(sizes) / len(sizes), len(sizes) - 1
+    rows = max(found.rows, sample)
+    unique = any(unique and set(names) <= set(table.key) for unique, names in found.indexes)
+    return Statistics(
+        rows=rows, parts=1, pages=1, bytes=int(rows * mean), widest_row=max(sizes),
+        largest_part=0, values=rows, most_duplicates=1 if unique else max(2, rows), null_keys=0,
+    )  # fmt: skip

@@ -1,0 +1,202 @@
+"""PostgreSQL: rows come by binary COPY, keys go as arrays."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.errors import OptionError
+from semistream.master.database.columns import Column, Format
+from semistream.master.database.dialect import Dialect, Found, Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from semistream.master.database.address import Address
+
+__all__ = ["PostgreSQL"]
+
+_HEADER = 19  # bytes before the first row of a binary COPY: signature, flags, no extension
+_END = b"\xff\xff"
+_TRANSIENT = ("08", "40", "53", "57", "55P03", "58030", "25P03")
+_PERMANENT_LOGIN = re.compile(
+    r"authentication failed|no password supplied|does not exist|no pg_hba.conf entry|"
+    r"not permitted to log in|invalid .*option|permission denied|certificate|sslmode",
+    re.IGNORECASE,
+)
+
+_BINARY = {
+    "bool": pa.bool_(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
+_KEYS = {
+    "int2": "bigint", "int4": "bigint", "int8": "bigint", "text": "text", "varchar": "text",
+    "bpchar": "text", "name": "text", "bytea": "bytea", "bool": "boolean", "date": "date",
+    "numeric": "numeric", "timestamp": "timestamp", "timestamptz": "timestamptz", "uuid": "text",
+}  # fmt: skip
+_CAST = {"bpchar": "::bpchar", "uuid": "::uuid"}
+
+_COLUMNS = """
+WITH RECURSIVE base AS (
+    SELECT a.attname, a.attnum, a.atttypid AS type, a.atttypmod AS modifier
+    FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
+    SELECT b.attname, b.attnum, t.typbasetype,
+           CASE WHEN t.typtypmod >= 0 THEN t.typtypmod ELSE b.modifier END
+    FROM base b JOIN pg_type t ON t.oid = b.type AND t.typtype = 'd'
+)
+SELECT b.attname, t.typname, b.modifier FROM base b JOIN pg_type t ON t.oid = b.type
+WHERE t.typtype <> 'd' ORDER BY b.attnum
+"""
+_INDEXES = """
+SELECT i.indisunique AND i.indpred IS NULL, array_agg(a.attname ORDER BY k.n)
+FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS k(number, n), pg_attribute a
+WHERE i.indrelid = %s AND i.indisvalid AND i.indexprs IS NULL AND k.n <= i.indnkeyatts
+  AND a.attrelid = i.indrelid AND a.attnum = k.number
+GROUP BY i.indexrelid, i.indisunique, i.indpred
+"""
+
+
+class PostgreSQL(Dialect):
+    """Speaks to PostgreSQL by psycopg."""
+
+    form = Format(lenenc=False)
+
+    def connect(self, address: Address) -> Any:  # noqa: ANN401
+        """Connect; what is not in the URL comes from PG… variables and the password file."""
+        psycopg = _driver()
+        secret = address.secret()
+        given = {
+            "host": address.host,
+            "port": address.port,
+            "user": address.user,
+            "dbname": address.database,
+            "password": secret.reveal() if secret else None,
+        }
+        defaults = {
+            "connect_timeout": 10,
+            "tcp_user_timeout": 30_000,
+            "application_name": "semistream",
+        }
+        known = {name: value for name, value in given.items() if value}
+        return psycopg.connect(
+            **{**defaults, **dict(address.options), **known},
+            autocommit=True,
+            client_encoding="UTF8",
+        )
+
+    def describe(self, connection: Any, parts: Sequence[str]) -> Found | None:  # noqa: ANN401
+        """Look a table up in the catalogue."""
+        name = ".".join(_plain_quoted(part) for part in parts)
+        found = connection.execute(
+            "SELECT oid, reltuples FROM pg_class WHERE oid = to_regclass(%s)", (name,)
+        ).fetchone()
+        if found is None:
+            return None
+        columns = connection.execute(_COLUMNS, (found[0],)).fetchall()
+        indexes = connection.execute(_INDEXES, (found[0],)).fetchall()
+        return Found(
+            tuple(_column(*column) for column in columns),
+            max(0, int(found[1])),
+            tuple((bool(unique), tuple(names)) for unique, names in indexes),
+        )
+
+    def messages(self, connection: Any, statement: Statement) -> Iterator[bytes]:  # noqa: ANN401
+        """Run a query as COPY; parameters are put in by the driver, which escapes them."""
+        query = f"COPY ({statement.sql}) TO STDOUT (FORMAT BINARY)"
+        with connection.cursor() as cursor, cursor.copy(query, statement.parameters) as copy:
+            first = bytes(copy.read())[_HEADER:]
+            if first and first != _END:
+                yield first
+            while data := copy.read():
+                if data != _END:
+                    yield data
+
+    def is_transient(self, error: Exception) -> bool | None:
+        """Judge by SQLSTATE; without one, the connection failed."""
+        psycopg = _driver()
+        if not isinstance(error, psycopg.Error):
+            return None
+        state = error.sqlstate
+        if state:
+            return state.startswith(_TRANSIENT)
+        if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+            return not _PERMANENT_LOGIN.search(str(error))
+        return False
+
+    def quoted(self, name: str) -> str:
+        """Quote by the driver's rules."""
+        return _plain_quoted(name).replace("%", "%%")
+
+    def _key_source(self, keys: Sequence[Column], values: Sequence[pa.Array]) -> Statement:
+        arrays = ", ".join(f"%s::{key_type(column)}[]" for column in keys)
+        names = ", ".join(f"k{i}" for i in range(len(keys)))
+        lists = tuple(values.to_pylist() for values in values)
+        return Statement(f"unnest({arrays}) WITH ORDINALITY AS k({names}, n)", lists)
+
+    def _same_key(self, column: Column, number: int) -> str:
+        return f"{self._column(column.name)} = k.k{number}{_CAST.get(column.declared, '')}"
+
+    def can_hold(self, column: Column, values: pa.Array) -> pa.Array:
+        """Tell which keys the column can hold at all; others would be refused, not just absent."""
+        if column.declared == "uuid":
+            return pc.match_substring_regex(values, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+        if values.type == pa.string():
+            return pc.invert(pc.match_substring(values, "\0"))
+        return super().can_hold(column, values)
+
+    def key_problem(self, column: Column) -> str:
+        """Say why a column cannot be a key, if it cannot."""
+        return "" if column.declared in _KEYS else f"{column.declared} has no list of keys here"
+
+
+def key_type(column: Column) -> str:
+    """Give the type in which keys are sent."""
+    return _KEYS[column.declared]
+
+
+def _driver() -> Any:  # noqa: ANN401
+    try:
+        import psycopg  # noqa: PLC0415 - an extra
+    except ImportError:
+        msg = "a master in PostgreSQL needs psycopg: pip install 'semistream[postgresql]'"
+        raise OptionError(msg) from None
+    return psycopg
+
+
+def _plain_quoted(name: str) -> str:
+    from psycopg import sql  # noqa: PLC0415 - an extra
+
+    quoted: str = sql.Identifier(name).as_string(None)
+    return quoted
+
+
+def _column(name: str, declared: str, modifier: int) -> Column:
+    # Every column is cast to what it was when the table was opened: should it be altered, the
+    # database converts or refuses; bytes are never taken for what they are not.
+    if declared in _BINARY:
+        return Column(name, _BINARY[declared], f"{{}}::{declared}", declared, text=False)
+    if declared == "bytea":
+        return Column(name, pa.binary(), "{}::bytea", declared, text=True)
+    kind = _decimal(modifier) if declared == "numeric" else pa.string()
+    return Column(name, kind, "{}::text", declared, text=True)
+
+
+def _decimal(modifier: int) -> pa.DataType:
+    """Give the type of a numeric; one without a precision stays text, lest anything be lost."""
+    if modifier < 0:
+        return pa.string()
+    precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
+    if precision > 76 or scale > precision:
+        return pa.string()
+    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)

@@ -1,0 +1,166 @@
+"""Ranges of a key in the place of pages, for the algorithms that want these.
+
+The borders are found once; the table lives on, and a page is what the database has between two
+borders at the moment it is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.allocation import private_memory
+from semistream.errors import StoreError
+from semistream.master.format import aligned
+from semistream.master.index import Index
+from semistream.master.reader import PageReader
+from semistream.plain import row_bytes
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from semistream.master.database.master import DatabaseMaster
+
+__all__ = ["RangeReader", "paged_index"]
+
+_LEAST = -(2**63)
+_ROOM = 2  # times what a range has when its borders are found: the table grows
+_HEAD = 4096  # bytes of a message beside its rows
+_PIECE = 1 << 20
+
+
+def paged_index(master: DatabaseMaster) -> DatabaseMaster:
+    """Find the borders of ranges of about a page each; give the master with these as pages."""
+    every = max(1, int(master.manifest.page_bytes / max(1.0, master.row_bytes)))
+    borders, numbers = _borders(master, every)
+    codes, first = np.unique(borders, return_index=True)
+    firsts = numbers[first]
+    known = int(numbers[-1]) - 1 + every if len(numbers) else 0
+    rows = np.diff(firsts, append=max(known, int(firsts[-1]) + 1) + 1) if len(firsts) else firsts
+    codes = codes.copy()
+    if len(codes):
+        codes[0] = _LEAST  # whatever comes before the first border belongs to its range
+    pages = len(codes)
+    widest = max(1, master.statistics.widest_row)
+    index = Index(
+        code=codes,
+        page_code=codes,
+        offset=np.arange(pages, dtype=np.int64),
+        checksum=np.zeros(pages, dtype=np.uint64),
+        length=np.zeros(pages, dtype=np.int32),
+        rows=rows.astype(np.int32),
+        widest=np.full(pages, widest, dtype=np.int32),
+        first_part=None,
+    )
+    largest = _ROOM * aligned(int(rows.max(initial=1) * (master.row_bytes + 8)) + _HEAD)
+    statistics = replace(
+        master.statistics, rows=known, pages=pages, parts=pages, largest_part=largest
+    )
+    return replace(master, index=index, manifest=replace(master.manifest, statistics=statistics))
+
+
+def _borders(master: DatabaseMaster, every: int) -> tuple[Any, Any]:
+    """Ask for borders: codes, and the number of the row at each."""
+    statement = master.store.dialect.borders(master.table, every)
+    pieces = list(master.store.rows(statement, master.table.keys, _PIECE, -1))
+    if not pieces:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    keys, numbers = (pa.concat_arrays([piece[i] for piece in pieces]) for i in (0, 1))
+    return master.keys.encode([keys]).values, numbers.to_numpy()
+
+
+class RangeReader(PageReader):
+    """Reads ranges into a buffer, as the messages that pages are."""
+
+    def __init__(self, master: DatabaseMaster, parts: int) -> None:
+        self.reads = self.bytes_read = 0
+        self._master, self._index, self._schema = master, master.index, master.page_schema
+        self._size = max(1, parts) * master.statistics.largest_part
+        self._memory: Any = None
+        self._used = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the buffer holds now."""
+        return self._used
+
+    def _fetch(self, start: int, length: int) -> pa.Buffer:
+        raise NotImplementedError
+
+    def load(self, part: int, count: int) -> list[pa.RecordBatch]:
+        """Read neighbouring ranges with one query."""
+        contents = self._contents(range(part, part + count))
+        return [pa.ipc.read_record_batch(content, self._schema) for content in contents]
+
+    def sweep(self, runs: Sequence[range]) -> Iterator[list[int]]:
+        """Read runs of neighbouring ranges, one run a step."""
+        for run in runs:
+            yield self.addresses(run)
+
+    def _contents(self, parts: range) -> list[pa.Buffer]:
+        """Ask for the rows of neighbouring ranges; give a message of each."""
+        if self._memory is None:
+            self._memory = private_memory(self._size)
+        rows = self._rows(parts)
+        self.reads += 1
+        self.bytes_read += int(rows.nbytes)
+        bounds = np.searchsorted(
+            rows.column(0).to_numpy(), self._index.page_code[parts.start + 1 : parts.stop]
+        )
+        starts, contents, at = [0, *bounds.tolist()], [], 0
+        for part, start, end in zip(parts, starts, [*starts[1:], rows.num_rows], strict=True):
+            some = rows.slice(start, end - start)
+            self._index.widest[part] = int(row_bytes(some).max(initial=0))
+            self._index.rows[part] = some.num_rows
+            message = some.serialize()
+            if at + message.size > self._size:
+                self._refuse_growth(parts)
+            memoryview(self._memory)[at : at + message.size] = message
+            contents.append(pa.py_buffer(self._memory).slice(at, message.size))
+            at = aligned(at + message.size)
+        self._used = min(at, self._size)
+        return contents
+
+    def _rows(self, parts: range) -> pa.RecordBatch:
+        """Give the rows of ranges, in the order of their codes."""
+        master, held, size = self._master, [], 0
+        columns = [*master.table.keys, *master.table.payload]
+        for arrays in master.store.rows(self._statement(parts), columns, _PIECE):
+            held.append(self._page(arrays))
+            size += int(held[-1].nbytes)
+            if size > self._size:
+                self._refuse_growth(parts)
+        if not held:
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
+        return pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+
+    def _statement(self, parts: range) -> Any:  # noqa: ANN401
+        codes, master = self._index.page_code, self._master
+        low = int(codes[parts.start]) if parts.start else None
+        high = int(codes[parts.stop]) if parts.stop < len(codes) else None
+        keys = [
+            None if c is None else master.keys.decode(pa.array([c]))[0].as_py() for c in (low, high)
+        ]
+        return master.store.dialect.by_range(master.table, *keys)
+
+    def _page(self, arrays: list[pa.Array]) -> pa.RecordBatch:
+        master = self._master
+        names = [c.name for c in (*master.table.keys, *master.table.payload)]
+        named = dict(zip(names, arrays, strict=True))
+        columns = [named[name] for name in self._schema.names[1:]]
+        codes = pa.array(master.keys.encode(arrays[:1]).values)
+        return pa.RecordBatch.from_arrays([codes, *columns], schema=self._schema)
+
+    def _refuse_growth(self, parts: range) -> None:
+        codes = self._index.page_code
+        first = "the beginning" if not parts.start else str(int(codes[parts.start]))
+        msg = (
+            f"{self._master.store}: the keys from {first} on have grown beyond the "
+            f"{format_bytes(self._size)} that this join reads at a time. Make a new join, which "
+            "finds new ranges, or choose algorithm='adaptive', which asks by lists of keys"
+        )
+        raise StoreError(msg)

@@ -1,0 +1,161 @@
+"""A database that is asked: connections, attempts, and errors that say what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from semistream.errors import SemistreamError, StoreError
+from semistream.master.database.columns import decoded
+from semistream.master.database.mysql import MySQL
+from semistream.master.database.pool import POOL, discard
+from semistream.master.database.postgresql import PostgreSQL
+from semistream.master.database.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from semistream.master.database.address import Address
+    from semistream.master.database.columns import Column
+    from semistream.master.database.dialect import Dialect, Statement
+
+    Attempt = Generator[Any, None, tuple[bool, Exception | None]]
+
+__all__ = ["NUMBER", "Store"]
+
+_DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "mysql": MySQL()}
+NUMBER = ("n", pa.int64())
+"""What the number of a key is called, and its type."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """One table's database; it holds no connection, for it travels."""
+
+    address: Address
+    table: str
+    """The table's name, for messages."""
+    retry: Retry = field(default_factory=Retry, repr=False)
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it is spoken to."""
+        return _DIALECTS[self.address.kind]
+
+    def ask(self, work: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever the work gives
+        """Do some work with a connection; an error that may pass is tried again."""
+        for result in self._attempts(lambda connection: iter([work(connection)])):
+            return result
+        raise AssertionError
+
+    def rows(
+        self,
+        statement: Statement,
+        columns: Sequence[Column],
+        room: int,
+        numbers: int = 0,
+        asked: Callable[[], None] = lambda: None,
+    ) -> Iterator[list[pa.Array]]:
+        """Run a query; give its rows in pieces of about ``room`` bytes, column by column.
+
+        Parameters
+        ----------
+        statement, columns
+            The query, and what it selects.
+        room
+            Bytes after which a piece ends.
+        numbers
+            How many numbers, such as the key's, stand before the columns; negative: behind them.
+        asked
+            Called for each attempt.
+        """
+        given = [(c.kind, c.text) for c in columns]
+        number = [(pa.int64(), self.dialect.form.lenenc)] * abs(numbers)
+        kinds, texts = zip(*(number + given if numbers > 0 else given + number), strict=True)
+        pieces = self._attempts(lambda c: self._pieces(c, statement, room), asked)
+        for data, count in pieces:
+            try:
+                yield decoded(data, count, kinds, texts, self.dialect.form)
+            except (pa.ArrowInvalid, StoreError) as error:
+                msg = (
+                    f"{self}: its rows cannot be read as they were when it was opened ({error}); "
+                    "was the table altered? Open the master again, or start the query anew"
+                )
+                raise StoreError(msg) from error
+
+    def _pieces(
+        self,
+        connection: Any,  # noqa: ANN401
+        statement: Statement,
+        room: int,
+    ) -> Iterator[tuple[bytes, int]]:
+        held: list[bytes] = []
+        size = 0
+        for message in self.dialect.messages(connection, statement):
+            held.append(message)
+            size += len(message)
+            if size >= room:
+                piece, size = (b"".join(held), len(held)), 0
+                held.clear()  # before anyone works with the piece
+                yield piece
+        if held:
+            piece = b"".join(held), len(held)
+            held.clear()
+            yield piece
+
+    def _attempts(
+        self, work: Callable[[Any], Iterator[Any]], asked: Callable[[], None] = lambda: None
+    ) -> Iterator[Any]:
+        """Give what work gives, tried again as long as it has given nothing."""
+        number, last = 0, None
+        for number in self.retry.attempts():  # noqa: B007 - the last one is told
+            asked()
+            given, error = yield from self._attempt(work)
+            if error is None:
+                return
+            last = error
+            if given or not self._may_pass(error):
+                break
+        assert last is not None  # noqa: S101 - for the type checker
+        raise self._failed(last, number) from last
+
+    def _attempt(self, work: Callable[[Any], Iterator[Any]]) -> Attempt:
+        """Give what work gives; return whether it gave anything, and its error."""
+        connection, given = None, False
+        try:
+            connection = POOL.take(self.address, self.dialect)
+            for result in work(connection):
+                given = True
+                yield result
+        except SemistreamError:
+            raise
+        except Exception as error:
+            if self.dialect.is_transient(error) is None and not isinstance(error, OSError):
+                raise
+            discard(connection)
+            return given, error
+        except BaseException:  # the reader went away in the middle of an answer
+            discard(connection)
+            raise
+        POOL.give_back(self.address, connection)
+        return given, None
+
+    def _may_pass(self, error: Exception) -> bool:
+        return self.dialect.is_transient(error) is not False  # None: the socket's own error
+
+    def _failed(self, error: Exception, attempts: int) -> StoreError:
+        cause = self.address.hidden(" ".join(str(error).split()))
+        if self._may_pass(error):
+            msg = (
+                f"{self}: no answer after {attempts} attempts within {self.retry.limit:g} s, the "
+                f"last: {cause}. No row was taken for absent; see that the database can be "
+                "reached, and start again (retry= waits longer)"
+            )
+        else:
+            msg = f"{self}: the database refuses: {cause}"
+        return StoreError(msg)
+
+    def __str__(self) -> str:
+        return f"{self.address}, table {self.table}"

@@ -1,0 +1,53 @@
+"""Open a master table, wherever it lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from semistream.errors import OptionError
+from semistream.master import store
+from semistream.master.database import is_url, open_database
+
+if TYPE_CHECKING:
+    import os
+
+    from semistream.master.store import Master
+
+__all__ = ["open_master"]
+
+
+def open_master(
+    path: str | os.PathLike[str],
+    read: str | None = None,
+    **options: Any,  # noqa: ANN401 - those of a table in a database, or of files
+) -> Master:
+    """Open a master table: the files of a build, or a table in a database.
+
+    Parameters
+    ----------
+    path
+        The folder that `build_master` wrote; or the URL of a database, as
+        ``"postgresql://user@host/database"``, ``"mysql://…"`` or ``"mariadb://…"``.
+    read
+        How files are read. ``"mapped"``, the default: memory-mapped, the operating system's page
+        cache helps; if someone cuts the file meanwhile (no build does), the operating system ends
+        the process. ``"direct"``: real reads (``O_DIRECT``) into the operator's own buffers,
+        nothing is kept outside its budget.
+    **options
+        For a database, those of `semistream.master.database.open_database`: ``table``, ``key``,
+        ``select``, ``where``, ``ttl``, ``absent_ttl``, ``password_env``, ``retry``.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa, semistream as ss
+    >>> path = tempfile.mkdtemp()
+    >>> _ = ss.build_master(pa.table({"id": [1, 2]}), path, key="id")
+    >>> ss.open_master(path).rows
+    2
+    """
+    if not is_url(path):
+        return store.open_master(path, read or "mapped", **options)
+    if read is not None:
+        msg = f"read={read!r} is for files; a database is asked by queries: leave it out"
+        raise OptionError(msg)
+    return open_database(str(path), **options)
