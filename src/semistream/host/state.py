@@ -19,6 +19,7 @@ from semistream.host.slot import Slot
 from semistream.plain import row_width
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from semistream.host.sizes import HostSizes
     from semistream.host.slot import Generation
     from semistream.master import Master
+
+    Flags = npt.NDArray[np.bool_]
 
 __all__ = ["HostState", "Warm"]
 
@@ -46,7 +49,7 @@ class Warm:
     def name(self, sizes: HostSizes) -> str:
         """Give the name of the folder in which all joins of the same kind meet."""
         schema = self.schema.remove_metadata().serialize().to_pybytes().hex()
-        parts = [_FORMAT, _resolved(self.master.path), schema, self.once, sizes.components]
+        parts = [_FORMAT, _identity(self.master), schema, self.once, sizes.components]
         return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
 
     @property
@@ -59,6 +62,11 @@ class Warm:
     def snapshot(self) -> int:
         """A number for the content of the master."""
         return xxhash.xxh3_64_intdigest(self.master.snapshot.encode())
+
+
+def _identity(master: Master) -> str:
+    """Name where a master is; one that is no folder names itself."""
+    return str(getattr(master, "identity", None) or _resolved(master.path))
 
 
 @cache
@@ -89,6 +97,8 @@ class HostState:
         self._row = warm.row_bytes + BESIDE
         self._staged_schema = pa.schema([pa.field("", pa.uint32()), *warm.schema])
         self.sketch = self._common.sketch
+        self.alive: Callable[[pa.RecordBatch], Flags] | None = None
+        """Tells which rows still count, where that is not all; newer ones take their place."""
 
     @property
     def memory_used(self) -> dict[str, int]:
@@ -103,6 +113,11 @@ class HostState:
     def threshold(self) -> float:
         """How often a row must have been asked for, to be held."""
         return self._common.threshold
+
+    @property
+    def staging(self) -> int:
+        """Bytes for further rows on their way."""
+        return self._sizes.staged - self._common.staged_bytes(self._snapshot)
 
     def newest(self) -> Generation | None:
         """Give the newest hot set; it is not overwritten until `rest` is called."""
@@ -184,15 +199,21 @@ class HostState:
         sources = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
         if now is not None:
             sources, hits = [now.batch, *sources], [now.hits, *hits]
-        chosen = choose_rows(
-            sources, hits, self._sizes.slot - overhead(len(self._schema)), self._row
-        )
+        room = self._sizes.slot - overhead(len(self._schema))
+        chosen = choose_rows(sources, hits, room, self._row, self._still(now, sources))
         place = write(slot, sources, chosen) if len(chosen.block) else None
         if place is not None:
             number = max(s.last for s in self._slots) + 1
             slot.finish(self._snapshot, number, *place)
             self._common.threshold = max(1.0, min(chosen.lost, 254.0))
             self._common.clear()
+
+    def _still(self, now: Generation | None, sources: list[pa.RecordBatch]) -> Flags | None:
+        """Tell which rows of the present hot set count, and have not come anew."""
+        if now is None or self.alive is None:
+            return None
+        anew = [source.column(0).to_numpy() for source in sources[1:]]
+        return self.alive(now.batch) & ~np.isin(now.codes, np.concatenate(anew))
 
     def close(self) -> None:
         """Give all locks back; the files stay."""

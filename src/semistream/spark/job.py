@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from semistream.master import Master
+    from semistream.master.database import DatabaseMaster
     from semistream.spec import On
 
 __all__ = ["ROW", "Copies", "Job", "shape_of"]
@@ -62,6 +63,8 @@ class Job:
     select: tuple[str, ...] = ()
     shape: str = ""
     """A fingerprint of the master's columns and key."""
+    database: DatabaseMaster | None = None
+    """The master, where it is a table in a database."""
     scalar: bool = False
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 

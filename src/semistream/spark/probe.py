@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.errors import MasterError, SemistreamError
 from semistream.spark.cluster import executors
+from semistream.spark.live import reach
 from semistream.spark.worker import opened
 
 if TYPE_CHECKING:
@@ -46,13 +47,16 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
     found = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
     for host, error, _, _ in found:
         if error:
-            msg = (
-                f"the executor on {host} cannot read the master: {error} Put it on a path that "
-                "all executors share, or let hosts keep copies with localize=True."
-            )
+            msg = f"the executor on {host} cannot read the master: {error} {_way_out(job)}"
             raise MasterError(msg)
     hosts = tuple(sorted({row.host for row in found}))
     return Hosts(hosts, min(row.free for row in found), min(row.held for row in found))
+
+
+def _way_out(job: Job) -> str:
+    if job.database is not None:
+        return "Executors must reach the database, and have the password and the driver."
+    return "Put it on a path that all executors share, or let hosts keep copies with localize=True."
 
 
 def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,7 +64,10 @@ def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         return
     error, held = "", 0.0
     try:
-        held = opened(job).reader().held()
+        if job.database is None:
+            held = opened(job).reader().held()
+        else:
+            reach(job.database)
     except (SemistreamError, OSError) as failure:
         error = f"{failure}."
     yield pa.record_batch(

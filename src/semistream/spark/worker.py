@@ -21,6 +21,7 @@ from semistream.master.format import MANIFEST
 from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
 from semistream.spark.job import shape_of
+from semistream.spark.live import in_database
 from semistream.spark.localize import local_copy
 from semistream.spark.reports import Report
 from semistream.spark.types import transferred
@@ -45,6 +46,8 @@ _OPENED: dict[tuple[str, str], tuple[tuple[str, int, int], Master]] = {}
 
 def opened(job: Job) -> Master:
     """Give the master, opened anew only when it was built anew; its shape must be the job's."""
+    if job.database is not None:
+        return in_database(job.database)
     path = local_copy(job.path, job.copies) if job.copies else job.path
     stamp = _stamp(path)
     known = _OPENED.get((job.path, job.read))
@@ -118,7 +121,7 @@ def _remember(job: Job, master: Master) -> None:
     folder that may not be written, or a copy of the master on this host, has none.
     """
     query = _property("sql.streaming.queryId")
-    if not query or job.copies or (query, job.path, job.shape) in _REMEMBERED:
+    if not query or job.copies or job.database or (query, job.path, job.shape) in _REMEMBERED:
         return
     taken = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())
     note = master.path / f".query-{query}-{taken}"

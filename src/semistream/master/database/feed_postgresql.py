@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.errors import OptionError
 from semistream.master.database.feed import BEAT, Feed, FeedError, Heard, parse_key
+from semistream.master.database.postgresql import PostgreSQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from psycopg import Connection
 
+    from semistream.master.database.address import Address
+
 __all__ = ["Notifications", "trigger_sql"]
 
-_TIMEOUT = 10  # seconds in which a connection is made
 _LONGEST = 63  # bytes of a name in PostgreSQL
 _TRIGGER = """\
 -- Tells the channel {channel} the key of every row of {table} that is inserted, updated or deleted,
@@ -55,13 +57,13 @@ class Notifications(Feed):
     Parameters
     ----------
     address
-        Of the server, as psycopg takes it; never shown. A direct one: a pooler that gives a
-        connection to others between transactions passes no notifications on.
+        Of the server. A direct one: a pooler that gives a connection to others between
+        transactions passes no notifications on.
     channel
         The channel; `trigger_sql` gives what has to be run in the database.
     """
 
-    address: str = field(repr=False)
+    address: Address
     channel: str = "semistream"
 
     def hear(self, clock: Callable[[], float]) -> Iterator[Heard]:
@@ -76,13 +78,12 @@ class Notifications(Feed):
                     yield _heard(connection, 0.0, asked)
                     yield _heard(connection, BEAT, None)
         except psycopg.Error as error:
-            msg = f"the notifications of channel {self.channel!r} are lost: {_first_line(error)}"
+            cause = self.address.hidden(_first_line(error))
+            msg = f"the notifications of channel {self.channel!r} are lost: {cause}"
             raise FeedError(msg) from None
 
     def _connected(self, psycopg: Any) -> Connection[Any]:  # noqa: ANN401 - the module
-        connection: Connection[Any] = psycopg.connect(
-            self.address, autocommit=True, connect_timeout=_TIMEOUT, application_name="semistream"
-        )
+        connection: Connection[Any] = PostgreSQL().connect(self.address)
         listen = psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(self.channel))
         connection.execute(listen)
         return connection

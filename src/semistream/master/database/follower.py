@@ -6,6 +6,7 @@ import base64
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
 
     Changed = Callable[[Sequence[pa.Array] | None], None]
 
-__all__ = ["Follower", "key_columns"]
+__all__ = ["Follower", "Unheard", "key_columns"]
 
 log = logging.getLogger(__name__)
 
 _PATIENCE = 10.0  # seconds without a sign of life, after which nothing that is held counts
 _FIRST, _LONGEST = 0.1, 5.0  # seconds between attempts to listen again
+
+
+class Unheard(Exception):  # noqa: N818 - an answer to a follower, not an error of a user
+    """Nobody needs to know of changes any more."""
 
 
 class Follower:
@@ -38,7 +43,7 @@ class Follower:
         The master's key columns.
     changed
         Called with the key columns of changed rows, or with None where any row may have changed:
-        also when the feed was lost, and again when it is listened to anew.
+        also when the feed was lost, and again when it is listened to anew. `Unheard` ends it.
     clock
         Gives the time in seconds.
 
@@ -77,22 +82,31 @@ class Follower:
 
     def _run(self) -> None:
         delay = _FIRST
-        while not self._ended.is_set():
-            try:
-                for heard in self._feed.hear(self._clock):
-                    self._take(heard)
+        with suppress(Unheard):
+            while not self._ended.is_set():
+                if self._listen():
                     delay = _FIRST
-                    if self._ended.is_set():
-                        return
-            except Exception as error:
-                self._lose(error)
-            self._ended.wait(delay)
-            delay = min(2 * delay, _LONGEST)
+                self._ended.wait(delay)
+                delay = min(2 * delay, _LONGEST)
+
+    def _listen(self) -> bool:
+        """Listen until the feed is lost, or this is ended; tell whether there was a feed."""
+        heard = None
+        try:
+            for heard in self._feed.hear(self._clock):
+                self._take(heard)
+                if self._ended.is_set():
+                    break
+        except Unheard:
+            raise
+        except Exception as error:  # whatever it is, nothing may count
+            self._lose(error)
+        return heard is not None
 
     def _take(self, heard: Heard) -> None:
         if heard.everything or self._by is None:
             self._changed(None)
-        elif heard.keys:
+        elif heard.keys or heard.by is not None:  # a beat asks whether anybody is there
             self._changed(self._columns(heard.keys))
         if heard.by is not None:
             self._by = heard.by

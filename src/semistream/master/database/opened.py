@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from semistream.errors import MasterNotFoundError, OptionError, SchemaError
 from semistream.keys import Keys
 from semistream.master.database.address import Address
 from semistream.master.database.dialect import Table, checked_conditions
+from semistream.master.database.feed_kafka import Topic
+from semistream.master.database.feed_postgresql import Notifications
 from semistream.master.database.master import DatabaseMaster, one_range
 from semistream.master.database.retry import Retry
 from semistream.master.database.store import Store
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from semistream.master.database.dialect import Found
+    from semistream.master.database.feed import Feed
 
 __all__ = ["open_database", "parse_seconds"]
 
@@ -47,6 +51,7 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     absent_ttl: float | str | timedelta | None = None,
     password_env: str | None = None,
     retry: float | str | timedelta | Retry = 60.0,
+    feed: str | Feed | None = None,
 ) -> DatabaseMaster:
     """Open a table in PostgreSQL, MySQL or MariaDB as a master.
 
@@ -75,6 +80,10 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
         The variable of the environment that has the password, wherever a connection is made.
     retry
         How long a database that does not answer is tried again.
+    feed
+        Where changes are told, so that rows are fetched anew at once: ``"notify"`` (or
+        ``"notify:channel"``) for PostgreSQL's notifications, see ``semistream master trigger``;
+        ``"kafka://host:port/topic"`` for a topic of changed keys.
     """
     names = (table,) if isinstance(table, str) else tuple(table)
     parts = tuple(table.split(".")) if isinstance(table, str) else names
@@ -91,7 +100,21 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     chosen = _chosen(store, found, parts, keys, select, where)
     lives = _lives(ttl, absent_ttl)
     _warn_without_index(store, found, keys)
-    return _master(store, found, chosen, lives)
+    return replace(_master(store, found, chosen, lives), feed=_feed(feed, store.address))
+
+
+def _feed(feed: str | Feed | None, address: Address) -> Feed | None:
+    if not isinstance(feed, str):
+        return feed
+    kind, _, channel = feed.partition(":")
+    if kind == "kafka":
+        return Topic.at(feed)
+    if kind != "notify":
+        raise OptionError.unknown("feed", feed, ["notify", "notify:channel", "kafka://…"])
+    if address.kind != "postgresql":
+        msg = f"feed={feed!r}: only PostgreSQL notifies; give kafka://host:port/topic"
+        raise OptionError(msg)
+    return Notifications(address, channel or "semistream")
 
 
 def parse_seconds(time: float | str | timedelta, what: str) -> float:

@@ -64,7 +64,7 @@ class LiveGrid:
 
 def engines_for_live() -> Engines:
     """Give the process in which Spark runs, with the drivers that the JDBC way needs."""
-    jars = [download(jar, folder_for()) for jar in JARS]
+    jars = [download(jar, folder_for() / "jdbc") for jar in JARS]
     config = {
         "spark.jars": ",".join(map(str, jars)),
         "spark.driver.memory": "2g",
