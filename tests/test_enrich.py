@@ -308,7 +308,8 @@ def test_metrics_of_every_batch(spark, master, files, tmp_path, caplog):
     mine = [m for m in seen if m.name == "watched"]
     matched = len(reference(sales(), products(), "inner"))
     assert sum(m.rows for m in mine) == ROWS
-    assert sum(m.absent for m in mine) == ROWS - matched
+    assert sum(m.absent + m.null_keys for m in mine) == ROWS - matched
+    assert sum(m.null_keys for m in mine) == sales()["product_id"].null_count
     assert all(0 < sum(m.memory.values()) <= m.budget == 4 << 20 for m in mine)
     assert len([line for line in caplog.messages if "watched" in line and "rows" in line]) == 3
     observed = [p.observedMetrics["semistream.watched"] for p in progress if p.numInputRows]
@@ -384,13 +385,17 @@ def test_no_master(spark, files, tmp_path):
         ss.enrich(spark.read.parquet(files), tmp_path / "nowhere", on="product_id")
 
 
-def test_a_master_rebuilt_with_other_columns_is_told(spark, folder, files):
+def test_a_master_rebuilt_with_other_columns_is_told(spark, folder, files, tmp_path):
     path = folder / "changing"
     ss.build_master(products(), path, key="product_id")
-    out = ss.enrich(spark.read.parquet(files), path, on="product_id", memory="4MB")
-    ss.build_master(products().drop_columns(["units"]), path, key="product_id")
+
+    def rebuilt(df):
+        out = ss.enrich(df, path, on="product_id", memory="4MB")
+        ss.build_master(products().drop_columns(["units"]), path, key="product_id")
+        return out
+
     with pytest.raises(Exception, match="rebuilt with other columns"):
-        out.collect()
+        streamed(spark, files, rebuilt, tmp_path)
 
 
 def test_a_master_rebuilt_with_other_columns_since_the_checkpoint(spark, tmp_path):
@@ -414,13 +419,17 @@ def test_a_master_rebuilt_with_other_columns_since_the_checkpoint(spark, tmp_pat
         run(3)
 
 
-def test_a_master_rebuilt_with_other_rows_is_read_anew(spark, folder, files):
+def test_a_batch_stays_with_the_snapshot_that_it_was_planned_on(spark, folder, files):
     path = folder / "renewed"
-    ss.build_master(products(), path, key="product_id")
-    out = ss.enrich(spark.read.parquet(files), path, on="product_id", how="semi", memory="4MB")
+    old = ss.build_master(products(), path, key="product_id")
+    wish = {"on": "product_id", "how": "semi", "memory": "4MB"}
+    out = ss.enrich(spark.read.parquet(files), path, **wish)
     before = out.count()
     ss.build_master(products(keys=10), path, key="product_id")
-    assert out.count() < before
+    assert out.count() == before
+    assert ss.enrich(spark.read.parquet(files), path, **wish).count() < before
+    chosen = ss.open_master(path, snapshot=old.snapshot)
+    assert ss.enrich(spark.read.parquet(files), chosen, **wish).count() == before
 
 
 # -- what the first page says ---------------------------------------------------------------------

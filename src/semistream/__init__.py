@@ -9,7 +9,7 @@ from semistream.cost.planning.planner import plan
 from semistream.enrich import enrich, watch
 from semistream.errors import SemistreamError
 from semistream.join import Join
-from semistream.master import Master, build_master, open_master
+from semistream.master import Master, build_master, open_master, sync_master
 
 __all__ = [
     "Join",
@@ -20,6 +20,7 @@ __all__ = [
     "enrich",
     "open_master",
     "plan",
+    "sync_master",
     "watch",
 ]
 

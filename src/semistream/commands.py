@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from semistream import snapshot_commands
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench import commands as bench_commands
 from semistream.bench import model_commands
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 master_app = typer.Typer(help="Build, show and verify master tables.", no_args_is_help=True)
 app.add_typer(master_app, name="master")
+snapshot_commands.add_to(master_app)
 bench_commands.add_to(app)
 model_commands.add_to(app)
 pipeline_commands.add_to(app)

@@ -18,6 +18,7 @@ from semistream.allocation import give_back_memory, take_rows
 from semistream.blocks import Blocks
 from semistream.errors import RowTooLargeError
 from semistream.kernels import WAITING, match_page
+from semistream.keys import null_keys
 from semistream.lookup import Lookup, page_faults
 from semistream.metrics import Metrics
 from semistream.operator import Operator
@@ -250,7 +251,9 @@ class Engine(Operator):
     def _chunk(self, batch: pa.RecordBatch) -> Chunk:
         """Give rows with their codes; a page is 0 where there may be a match, else −1."""
         rows = self._plain(batch)  # not before it is cut: a dictionary may hide any size
-        codes = self.master.keys.encode([rows.column(name) for name in self.spec.stream_keys])
+        columns = [rows.column(name) for name in self.spec.stream_keys]
+        codes = self.master.keys.encode(columns)
+        self.metrics.null_keys += null_keys(columns)
         pages = np.zeros(len(codes.values), dtype=np.int32)
         pages[~codes.valid] = -1
         self.metrics.unmatchable += int(np.count_nonzero(pages))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from semistream.master import Master
+    from semistream.missing import Missing
     from semistream.spark.watch import BatchMetrics
     from semistream.spec import On
 
@@ -37,6 +38,8 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
     name: str | None = None,
     tasks: int | None = None,
     check: bool = True,
+    on_missing: Missing | None = None,
+    status: str | None = None,
     **options: Any,  # noqa: ANN401
 ) -> DataFrame:
     """Join a DataFrame, streaming or not, with a master table, within a budget of bytes.
@@ -80,6 +83,15 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         How many tasks an executor runs at once; asked of Spark if not given.
     check
         Whether to look, in a small job, if every executor can read the master.
+    on_missing
+        What becomes of the rows of a left join that have no master row: ``"null"`` (they come out
+        with nulls, the default), a mapping from master columns to default values, ``"drop"``,
+        ``"error"`` (the task fails and names keys), ``"quarantine"`` or ``"wait"`` (they come out
+        marked, and the writer parts them from the others: `split`). All are counted.
+    status
+        For a left join: the name of a last column that says ``"matched"``, ``"absent"`` (no master
+        row has this key) or ``"null key"``. With ``"quarantine"`` and ``"wait"`` there is always
+        one; it is ``"_status"`` if no name is given.
     **options
         Options of the algorithm.
 
@@ -107,6 +119,8 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         name=name,
         tasks=tasks,
         check=check,
+        status=status,
+        on_missing=on_missing,
         options=options,
     )
     return enriched(df, master, wish)

@@ -12,6 +12,7 @@
     │   └── CorruptPageError           its bytes are not those that were written
     ├── StoreError (OSError)           a database cannot be reached, or refuses
     ├── HostFolderError (OSError)      a folder for what joins share on a host cannot be used
+    ├── MissingRowsError (LookupError) stream rows have no master row, which was to be an error
     ├── JoinFailedError (RuntimeError) the join met an error before, and is over
     ├── JoinClosedError (RuntimeError) the join was closed
     ├── RowTooLargeError (ValueError)  one stream row alone exceeds the window
@@ -40,6 +41,7 @@ __all__ = [
     "JoinFailedError",
     "MasterError",
     "MasterNotFoundError",
+    "MissingRowsError",
     "OptionError",
     "RowTooLargeError",
     "SchemaError",
@@ -109,6 +111,10 @@ class StoreError(SemistreamError, OSError):
 
 class HostFolderError(SemistreamError, OSError):
     """A folder for what joins share on a host cannot be used."""
+
+
+class MissingRowsError(SemistreamError, LookupError):
+    """Stream rows have no master row, and ``on_missing="error"`` was asked for."""
 
 
 class JoinClosedError(SemistreamError, RuntimeError):

@@ -61,6 +61,8 @@ class Join:
         The master columns that come out; all but the key if not given.
     prefix
         Put before the names of the master's columns.
+    mark
+        For a left join: the name of a last column that tells whether a row has a match.
     max_wait
         Seconds (or a timedelta) that no row waits longer than, while others keep coming, or
         `tick` is called.
@@ -104,13 +106,14 @@ class Join:
         algorithm: str = "adaptive",
         select: Sequence[str] | None = None,
         prefix: str = "",
+        mark: str | None = None,
         max_wait: float | timedelta | None = None,
         filter: bool | None = None,  # noqa: A002 - the word users look for
         clock: Callable[[], float] = time.monotonic,
         shared: HostShare | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
-        spec = JoinSpec.resolve(master, stream_schema, on, how, select, prefix)
+        spec = JoinSpec.resolve(master, stream_schema, on, how, select, prefix, mark)
         wanted = spec, parse_bytes(memory), filter, options, shared
         self._spec = spec
         self._running: Operator | None
@@ -125,7 +128,7 @@ class Join:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that come out: the stream's, then the master's without its key."""
+        """The columns that come out: the stream's, the master's without its key, the mark."""
         return self._spec.output
 
     @property

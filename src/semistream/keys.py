@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Codes", "Keys"]
+__all__ = ["Codes", "Keys", "null_keys"]
 
 _INT64_MAX = 2**63 - 1
 _SIGN = np.uint64(1 << 63)
@@ -128,6 +128,20 @@ class Keys:
         if self.types[0] != pa.uint64():
             return codes
         return pa.array(codes.to_numpy().view(np.uint64) ^ _SIGN)
+
+
+def null_keys(columns: Sequence[pa.Array]) -> int:
+    """Count the rows whose key is null: a key of several columns, where one of them is.
+
+    Examples
+    --------
+    >>> null_keys([pa.array([1, None, None]), pa.array(["a", "b", None])])
+    2
+    """
+    some = [column for column in columns if column.null_count]
+    if len(some) < 2:
+        return sum(int(column.null_count) for column in some)
+    return int(np.count_nonzero(np.any([c.is_null().to_numpy(False) for c in some], axis=0)))
 
 
 def _convert(array: pa.Array, kind: pa.DataType) -> pa.Array:

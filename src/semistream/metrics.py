@@ -23,6 +23,8 @@ class Metrics:
     """Stream rows that are done, in whatever way."""
     unmatchable: int = 0
     """Stream rows whose key is null, or a number that the master's type cannot hold."""
+    null_keys: int = 0
+    """Those of them whose key is null."""
     filtered: int = 0
     """Stream rows known to have no match without a page: by filter or index, by a null key, or
     because the whole master is in memory."""

@@ -183,6 +183,8 @@ class Assembler:
             return
         if how == "left" and len(alone):
             right = self._with_nulls(right, len(alone))
+        if self.spec.mark:
+            right = [*right, _marks(len(matched), len(alone))]
         index = np.concatenate([matched, alone]) if len(alone) else matched
         yield from self._encoded([*chosen(left, index), *right])
 
@@ -208,6 +210,10 @@ class Assembler:
             yield from self._encoded([column.slice(half) for column in columns])
             return
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _marks(matched: int, alone: int) -> pa.Array:
+    return pa.array(np.arange(matched + alone) < matched)
 
 
 def _rows_of(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:

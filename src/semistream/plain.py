@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["buffer", "decode", "encode", "plain_schema", "plain_type", "row_bytes", "row_width"]
+__all__ = [
+    "buffer",
+    "decode",
+    "encode",
+    "items_of",
+    "plain_schema",
+    "plain_type",
+    "row_bytes",
+    "row_width",
+]
 
 _SAME = {
     pa.string_view(): pa.string(),
@@ -229,6 +238,21 @@ def _view_items(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     return bounds, items.take(pa.array(index - first))
 
 
+def items_of(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Give where the items of each list or map begin and end, and the items.
+
+    Examples
+    --------
+    >>> bounds, items = items_of(pa.array([[1], [], [2, 3]]).slice(1))
+    >>> bounds.tolist(), items.to_pylist()
+    ([0, 0, 2], [2, 3])
+    """
+    if not pa.types.is_fixed_size_list(array.type):
+        return _items(array)
+    bounds = np.arange(len(array) + 1, dtype=np.int64) * array.type.list_size
+    return bounds, _fixed_items(array)
+
+
 def _fixed_items(array: pa.Array) -> pa.Array:
     size = array.type.list_size
     return array.values.slice(array.offset * size, len(array) * size)
@@ -334,12 +358,9 @@ def _value_bytes(array: pa.Array) -> npt.NDArray[np.int64] | int:
         for i in range(kind.num_fields):
             total += _value_bytes(array.field(i))
         return total
-    if t.is_fixed_size_list(kind):
-        bounds = np.arange(len(array) + 1, dtype=np.int64) * kind.list_size
-        return _items_bytes(_fixed_items(array), bounds)
-    if t.is_list(kind) or t.is_large_list(kind) or t.is_map(kind):
-        bounds, items = _items(array)
-        return _items_bytes(items, bounds) + 8
+    if t.is_nested(kind):
+        bounds, items = items_of(array)
+        return _items_bytes(items, bounds) + (0 if t.is_fixed_size_list(kind) else 8)
     offset = np.int64 if kind in {pa.large_string(), pa.large_binary()} else np.int32
     lengths = np.diff(buffer(array, 1, offset, more=1)).astype(np.int64)
     return lengths + np.dtype(offset).itemsize

@@ -67,6 +67,8 @@ class JoinSpec:
     payload: tuple[str, ...]
     """The master columns that come out."""
     prefix: str
+    mark: str = ""
+    """The column that tells rows with a match, after all others; none if empty."""
 
     @classmethod
     def resolve(
@@ -77,6 +79,7 @@ class JoinSpec:
         how: str,
         select: Sequence[str] | None,
         prefix: str,
+        mark: str | None = None,
     ) -> JoinSpec:
         """Check the arguments of a join against both schemas."""
         if len(set(stream.names)) < len(stream.names):
@@ -86,7 +89,13 @@ class JoinSpec:
         master.keys.check(stream, names)
         kind = resolve_how(how)
         payload = _payload(master, select) if kind in {"inner", "left"} else ()
-        spec = cls(master, stream, kind, names, payload, prefix)
+        if mark and kind != "left":
+            msg = (
+                f"mark={mark!r} tells the rows of a left join that have a match; with how={how!r} "
+                "all rows are of one kind: leave it out, or take how='left'"
+            )
+            raise OptionError(msg)
+        spec = cls(master, stream, kind, names, payload, prefix, mark or "")
         spec._check_collisions()
         return spec
 
@@ -98,6 +107,9 @@ class JoinSpec:
                 "select=[…], or rename all of the master's with prefix='master_'"
             )
             raise SchemaError(msg)
+        if self.mark and self.mark in self.output.names[:-1]:
+            msg = f"mark={self.mark!r} is a column already; give another name"
+            raise SchemaError(msg)
 
     @cached_property
     def plain_stream(self) -> pa.Schema:
@@ -106,11 +118,13 @@ class JoinSpec:
 
     @property
     def output(self) -> pa.Schema:
-        """The columns that come out: the stream's, then the master's without its key."""
+        """The columns that come out: the stream's, the master's without its key, the mark."""
         fields = [self.master.schema.field(name) for name in self.payload]
         named = [field.with_name(self.prefix + field.name) for field in fields]
         if self.how == "left":
             named = [field.with_nullable(True) for field in named]
+        if self.mark:
+            named.append(pa.field(self.mark, pa.bool_(), nullable=False))
         return pa.schema([*self.stream, *named], metadata=self.stream.metadata)
 
 

@@ -1,4 +1,4 @@
-"""Sizes as people write them: ``"64MB"`` is 64 × 1,024 × 1,024 bytes."""
+"""Sizes and times as people write them: ``"64MB"`` is 64 × 1,024 × 1,024 bytes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 
 from semistream.errors import OptionError
 
-__all__ = ["format_bytes", "parse_bytes"]
+__all__ = ["format_bytes", "parse_bytes", "parse_seconds"]
 
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB"))}
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|min|h|d)\s*")
 _SIZE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([KMGT]?)i?B?\s*", re.IGNORECASE)
 
 
@@ -53,3 +55,32 @@ def format_bytes(size: float) -> str:
     unit = next((u for u in reversed(_UNITS) if abs(size) >= _UNITS[u]), "B")
     number = size / _UNITS[unit]
     return f"{number:.4g} {unit}" if number < 10_000 and unit != "B" else f"{number:.0f} {unit}"
+
+
+def parse_seconds(time: float | str, what: str = "keep") -> float:
+    """Give the number of seconds that ``time`` stands for.
+
+    Parameters
+    ----------
+    time
+        Seconds as a number, or a string with a unit (s, min, h, d).
+    what
+        The argument's name, for the error.
+
+    Examples
+    --------
+    >>> parse_seconds("7d"), parse_seconds("1.5 h"), parse_seconds(30)
+    (604800.0, 5400.0, 30.0)
+    >>> parse_seconds("soon")
+    Traceback (most recent call last):
+    semistream.errors.OptionError: keep='soon' is not a time; ...
+    """
+    if isinstance(time, str) and (found := _TIME.fullmatch(time)):
+        time = float(found[1]) * _SECONDS[found[2]]
+    if isinstance(time, bool) or not isinstance(time, int | float) or not time >= 0:
+        msg = (
+            f"{what}={time!r} is not a time; give seconds as a number, or a string with one of "
+            f"the units {', '.join(_SECONDS)}, for example '7d'"
+        )
+        raise OptionError(msg)
+    return float(time)

@@ -188,5 +188,6 @@ def _numbered(task: Task) -> Task:
     """Give the task of the engine within: rows have a number, output is plain."""
     spec = task.spec
     stream = spec.plain_stream.append(pa.field(ARRIVAL, pa.int64(), nullable=False))
-    plain = _PlainSpec(spec.master, stream, spec.how, spec.stream_keys, spec.payload, spec.prefix)
+    out = (spec.payload, spec.prefix, spec.mark)
+    plain = _PlainSpec(spec.master, stream, spec.how, spec.stream_keys, *out)
     return replace(task, spec=plain)

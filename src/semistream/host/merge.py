@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from semistream.host.slot import Slot
 
-__all__ = ["Chosen", "choose_rows", "write"]
+__all__ = ["Chosen", "choose_rows", "unchanged_rows", "write"]
 
 _ALIGNED = 64
 _WIDE = {pa.large_string(), pa.large_binary()}
@@ -78,6 +78,26 @@ def choose_rows(
     kept = float(sizes[keep].sum(dtype=np.float64))
     widest = int(sizes[keep].max(initial=0)) - BESIDE if len(sizes) else 0
     return Chosen(block[keep], position[keep], counts[keep], int(kept), max(0, widest), lost * mean)
+
+
+def unchanged_rows(
+    batch: pa.RecordBatch, hits: npt.NDArray[np.uint32], changed: npt.NDArray[np.int64]
+) -> Chosen:
+    """Choose the rows of all join values whose code is not among the changed, sorted ones."""
+    codes = batch.column(0).to_numpy()
+    place = np.searchsorted(changed, codes)
+    place[place == len(changed)] = 0
+    keep = changed[place] != codes if len(changed) else np.ones(len(codes), dtype=np.bool_)
+    position = np.flatnonzero(keep)
+    sizes = row_bytes(batch)[position]
+    return Chosen(
+        block=np.zeros(len(position), dtype=np.int32),
+        position=position,
+        hits=hits[position],
+        bytes=int(sizes.sum()) + BESIDE * len(position),
+        widest=int(sizes.max(initial=0)),
+        lost=0.0,
+    )
 
 
 def _first_of_each(

@@ -37,6 +37,12 @@ def least_row(schema: pa.Schema) -> int:
     return sum(4 if (width := row_width(kind)) is None else width for kind in schema.types) + 1
 
 
+def _rounded(size: int) -> int:
+    """Round up coarsely: a master that grows a little still meets what it left on the host."""
+    step = 1 << max(0, size.bit_length() - 4)
+    return -(-size // step) * step
+
+
 @dataclass(frozen=True)
 class HostShare:
     """Tells a join that others run on this host, and that they hold what is warm together.
@@ -104,7 +110,7 @@ class HostSizes:
         rest = size - counters - HEADER
         # Nested columns are put together outside of the slot, twice for a moment.
         merge = _MERGE / (least_row(schema) + BESIDE) + (0 if Blocks.possible(schema) else 2)
-        all_rows = int(rows * (row_bytes + BESIDE)) + 16 * HEADER
+        all_rows = _rounded(int(rows * (row_bytes + BESIDE)) + 16 * HEADER)
         most = min(all_rows, 2**31 - HEADER)  # offsets of texts have 32 bits
         slot = min(int(rest / (2 + merge * 9 / 8 + 1 / 8)), most) // HEADER * HEADER
         if slot < max(_LEAST_SLOT, 2 * overhead(len(schema))):

@@ -13,17 +13,19 @@ import xxhash
 
 from semistream.host.common import Common
 from semistream.host.folder import open_folder
-from semistream.host.merge import choose_rows, write
+from semistream.host.merge import choose_rows, unchanged_rows, write
 from semistream.host.sizes import BESIDE, least_row, overhead
 from semistream.host.slot import Slot
+from semistream.master.snapshots import changes_since
 from semistream.plain import row_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
 
+    from semistream.host.merge import Chosen
     from semistream.host.sizes import HostSizes
     from semistream.host.slot import Generation
     from semistream.master import Master
@@ -35,6 +37,7 @@ __all__ = ["HostState", "Warm"]
 _FORMAT = 1
 _PERIOD = 10  # times as many stream rows as there is room for: then counts are halved
 _LEAST_PERIOD = 1024
+_CODE = 32  # bytes for a changed code, while they are put together
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,25 @@ class Warm:
     @property
     def snapshot(self) -> int:
         """A number for the content of the master."""
-        return xxhash.xxh3_64_intdigest(self.master.snapshot.encode())
+        return _number_of(self.master.snapshot)
+
+    def older(self, room: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """Give earlier snapshots, the newest first, with the codes of what changed since.
+
+        It ends where it would take more than ``room`` bytes to tell.
+        """
+        master, most = self.master, room // _CODE
+        for snapshot, codes in changes_since(master.path, master.manifest, most):
+            yield _number_of(snapshot), codes
+
+
+def _number_of(snapshot: str) -> int:
+    return xxhash.xxh3_64_intdigest(snapshot.encode())
 
 
 def _identity(master: Master) -> str:
     """Name where a master is; one that is no folder names itself."""
-    return str(getattr(master, "identity", None) or _resolved(master.path))
+    return str(getattr(master, "identity", None) or master.origin or _resolved(master.path))
 
 
 @cache
@@ -92,6 +108,7 @@ class HostState:
         folder, self._folder = open_folder(root, warm.name(sizes))
         self._common = Common(folder / "common", sizes)
         self._slots = [Slot(folder / name) for name in ("a", "b")]
+        self._warm, self._inherits = warm, bool(warm.master.manifest.parent)
         self._now: Generation | None = None
         self._held = False
         self._row = warm.row_bytes + BESIDE
@@ -123,7 +140,10 @@ class HostState:
         """Give the newest hot set; it is not overwritten until `rest` is called."""
         if not self._folder.is_ours:
             return None  # locks are those of the process that this was forked from
-        numbers = [slot.number_of(self._snapshot) for slot in self._slots]
+        numbers = self._numbers()
+        if self._inherits and not max(numbers):
+            self._inherit()
+            numbers = self._numbers()
         slot = self._slots[numbers.index(max(numbers))]
         if self._now is None or self._now.number != max(numbers):
             self.rest()
@@ -135,6 +155,48 @@ class HostState:
             if self._held and slot.number_of(self._snapshot) != self._now.number:
                 self.rest()
         return self._now if self._held else None
+
+    def _numbers(self) -> list[int]:
+        return [slot.number_of(self._snapshot) for slot in self._slots]
+
+    def _inherit(self) -> None:
+        """Make a generation of what an earlier snapshot left, without the rows that changed."""
+        if not any(slot.number for slot in self._slots) or not self._common.lock():
+            return
+        try:
+            for snapshot, changed in self._warm.older(self._sizes.merge):
+                found = [slot for slot in self._slots if slot.number_of(snapshot)]
+                if found:
+                    self._inherits = not self._carry(max(found, key=_number), snapshot, changed)
+                    return
+            self._inherits = False  # all that is there is someone else's
+        finally:
+            self._common.unlock()
+
+    def _carry(self, source: Slot, snapshot: int, changed: npt.NDArray[np.int64]) -> bool:
+        """Write the unchanged rows of a slot to the other one; tell whether that was possible."""
+        target = next(slot for slot in self._slots if slot is not source)
+        old = source.read(self._schema, snapshot)
+        if old is None:
+            return False
+        try:
+            if not target.file.lock(alone=True):
+                return False
+            try:
+                self._finish(target, [old.batch], unchanged_rows(old.batch, old.hits, changed))
+            finally:
+                target.file.unlock()
+        finally:
+            old.leave()
+        return True
+
+    def _finish(self, slot: Slot, sources: list[pa.RecordBatch], chosen: Chosen) -> bool:
+        """Write a generation into a slot, whole or not at all."""
+        place = write(slot, sources, chosen) if len(chosen.block) else None
+        if place is None:
+            return False
+        slot.finish(self._snapshot, max(s.last for s in self._slots) + 1, *place)
+        return True
 
     def rest(self) -> None:
         """Let the hot set be overwritten: it is not looked at before `newest` gives it again."""
@@ -201,10 +263,7 @@ class HostState:
             sources, hits = [now.batch, *sources], [now.hits, *hits]
         room = self._sizes.slot - overhead(len(self._schema))
         chosen = choose_rows(sources, hits, room, self._row, self._still(now, sources))
-        place = write(slot, sources, chosen) if len(chosen.block) else None
-        if place is not None:
-            number = max(s.last for s in self._slots) + 1
-            slot.finish(self._snapshot, number, *place)
+        if self._finish(slot, sources, chosen):
             self._common.threshold = max(1.0, min(chosen.lost, 254.0))
             self._common.clear()
 

@@ -3,6 +3,19 @@
 from semistream.master.build import Progress, build_master
 from semistream.master.opening import open_master
 from semistream.master.reader import PageReader
+from semistream.master.snapshots import Snapshot, clean_master, snapshots
 from semistream.master.store import Master
+from semistream.master.sync.snapshot import Synced, sync_master
 
-__all__ = ["Master", "PageReader", "Progress", "build_master", "open_master"]
+__all__ = [
+    "Master",
+    "PageReader",
+    "Progress",
+    "Snapshot",
+    "Synced",
+    "build_master",
+    "clean_master",
+    "open_master",
+    "snapshots",
+    "sync_master",
+]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from semistream.errors import OptionError
 from semistream.master.files import Draft
 from semistream.master.filter import KeyFilter, filter_words
+from semistream.master.lake.find import find_table, is_table
 from semistream.master.pages import PageWriter
 from semistream.master.sort import ExternalSort
 from semistream.master.source import Rows, Source, SparkDataFrame
 from semistream.master.store import Master, open_master
-from semistream.master.target import Target, sizes
+from semistream.master.target import Origin, Target, sizes
 
 if TYPE_CHECKING:
     import os
@@ -31,11 +33,13 @@ class Progress:
     """Rows in all, where they are known: not while a RecordBatchReader is read."""
 
 
-def build_master(
+def build_master(  # noqa: PLR0913 - a build has these parts; all but three have defaults
     source: Source,
     path: str | os.PathLike[str],
     key: str | Sequence[str],
     *,
+    version: int | None = None,
+    columns: Sequence[str] | None = None,
     page_bytes: int | str = "128KB",
     filter: bool = True,  # noqa: A002 - the word users look for
     memory: int | str = "1GB",
@@ -49,13 +53,20 @@ def build_master(
     Parameters
     ----------
     source
-        A pyarrow Table, RecordBatch or RecordBatchReader, the path of a Parquet file or folder, or
-        a Spark DataFrame that is not streaming.
+        A pyarrow Table, RecordBatch or RecordBatchReader; the path or URI of a Delta table, of a
+        Parquet file or a folder of them, or of an Iceberg table's metadata file;
+        ``"iceberg://<catalog>/<namespace>.<table>"``; the table that ``deltalake`` or ``pyiceberg``
+        loaded, which may have credentials; or a Spark DataFrame that is not streaming.
     path
         The folder to write, replaced atomically if a master is there. For a Spark DataFrame it is
         on a file system that the driver and all executors share.
     key
         The join key: a column's name, or several.
+    version
+        The version of a Delta table, or the id of an Iceberg table's snapshot; the newest by
+        default. `sync_master` follows the table from there.
+    columns
+        The columns of a table of files to take; all by default.
     page_bytes
         The size of a page; larger ones suit sequential reads, smaller ones random reads. Only a
         page of a single row may be larger.
@@ -90,6 +101,12 @@ def build_master(
     >>> master.rows, master.pages, master.key
     (2, 1, ('product_id',))
     """
+    if not is_table(source) and (version is not None or columns is not None):
+        msg = (
+            f"version={version} and columns={columns} are for tables of files, not for a "
+            f"{type(source).__name__}; choose rows and columns of that itself"
+        )
+        raise OptionError(msg)
     if isinstance(source, SparkDataFrame):
         from semistream.spark.build import build_from_dataframe  # noqa: PLC0415 - optional
 
@@ -98,10 +115,12 @@ def build_master(
             frame, path, key, page_bytes, filter, memory, progress or _silent
         )
     size, room = sizes(page_bytes, memory)
-    rows = Rows.of(source, room)
+    table = find_table(source, version, columns) if is_table(source) else None
+    rows = table.rows(room // 16) if table else Rows.of(source)
     target = Target.of(path, rows.reader.schema, key, size)
+    origin = Origin(table.note if table else {})
     with target.building():
-        _Build(rows, target, room, progress or _silent).run(filter)
+        _Build(rows, target, origin, room, progress or _silent).run(filter)
     return open_master(target.folder)
 
 
@@ -127,6 +146,7 @@ class _Build:
 
     rows: Rows
     target: Target
+    origin: Origin
     memory: int
     progress: Callable[[Progress], None]
 
@@ -157,4 +177,5 @@ class _Build:
                 if keys.nbytes:
                     keys.add(codes)
             writer.finish()
-            self.target.publish(pages, writer.index, writer.counts(null_keys), keys)
+            counts = writer.counts(null_keys)
+            self.target.publish(pages, writer.index, counts, keys, self.origin)

@@ -36,6 +36,7 @@ __all__ = [
     "remove_others",
     "scratch",
     "staging_folder",
+    "sync_folder",
 ]
 
 _PREFIX = ".draft-"
@@ -59,18 +60,22 @@ class Draft:
         self.file: IO[bytes] = os.fdopen(handle, "w+b", buffering=1 << 20)
         self.file.write(content)
 
-    def append(self, path: Path) -> None:
-        """Put a file's content at the end; the file system may share it, instead of copying."""
+    def append(self, path: Path, start: int = 0, length: int | None = None) -> None:
+        """Put a file's content, or some of it, at the end; the file system may share the bytes."""
         end = self.file.seek(0, os.SEEK_END)
         with path.open("rb", buffering=0) as source:
+            wanted = os.fstat(source.fileno()).st_size - start if length is None else length
             done = 0
             with suppress(OSError):  # not between these file systems: what is left is copied here
                 handles = source.fileno(), self.file.fileno()
-                while got := os.copy_file_range(*handles, _COPY, done, end + done):
+                while got := os.copy_file_range(
+                    *handles, min(_COPY, wanted - done), start + done, end + done
+                ):
                     done += got
-            source.seek(done)
+            source.seek(start + done)
             self.file.seek(end + done)
-            shutil.copyfileobj(source, self.file, 1 << 20)
+            while data := source.read(min(1 << 20, wanted - done)):
+                done += self.file.write(data)
 
     def sync(self) -> None:
         """Write everything to disk."""
@@ -84,6 +89,18 @@ class Draft:
         assert self._name is not None  # noqa: S101 - for mypy
         self._name.replace(self._folder / name)
         self._name = None
+
+    def publish_first(self, name: str) -> bool:
+        """Give the file its name unless another has it; tell whether it was given."""
+        try:
+            if self._name is None:
+                self._link(self._folder / name)
+                self._name = None
+            else:
+                (self._folder / name).hardlink_to(self._name)
+        except FileExistsError:
+            return False
+        return True
 
     def _fresh_name(self) -> Path:
         return self._folder / f"{_PREFIX}{uuid.uuid4().hex}"
@@ -118,12 +135,13 @@ def publish(folder: Path, data: dict[str, Draft], manifest: tuple[str, Draft]) -
         file.sync()
     for data_name, file in data.items():
         file.publish(data_name)
-    _sync_folder(folder)  # a manifest on disk must find its files there
+    sync_folder(folder)  # a manifest on disk must find its files there
     draft.publish(name)
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Write the names of a folder's files to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -137,7 +155,7 @@ def scratch(folder: Path | None) -> IO[bytes]:
 
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
-    """Remove drafts, and the data files of earlier snapshots and of builds that died."""
+    """Remove drafts, and all data files but these: earlier snapshots, builds that died."""
     kept = set(keep)
     for path in folder.iterdir():
         ours = path.name.startswith(_PREFIX) or DATA.fullmatch(path.name)

@@ -82,6 +82,11 @@ class KeyFilter:
         """Bytes that the filter takes."""
         return self.words.nbytes
 
+    @property
+    def fill(self) -> float:
+        """The share of its bits that are set."""
+        return float(np.bitwise_count(self.words).sum()) / max(1, 64 * len(self.words))
+
     def add(self, codes: npt.NDArray[np.int64]) -> None:
         """Note that these codes are present."""
         bloom_add(self.words, codes)

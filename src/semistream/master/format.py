@@ -8,6 +8,8 @@
       <snapshot>-<id>.pages     parts, each an Arrow IPC record batch at a multiple of 4 KiB
       <snapshot>-<id>.filter    a Bloom filter over the codes (optional)
       <snapshot>-<id>.changes   the codes whose rows differ from the parent's (after a sync)
+      <snapshot>-<id>.manifest  a copy of the manifest, which stays as long as the snapshot does
+      .pins/<query>/<batch>     which snapshot a micro-batch reads
 
 Every byte is under a checksum (XXH3): of each part with its padding in the index, of index,
 filter and changes in the manifest, of the manifest in itself.
@@ -126,7 +128,7 @@ class Manifest:
     changes_checksum: int = 0
 
     def name(self, kind: str) -> str:
-        """Give the name of a data file: ``"pages"``, ``"index"``, ``"filter"``, ``"changes"``."""
+        """Give the name of a file: ``"pages"``, ``"index"``, ``"filter"``, ``"manifest"``, …."""
         return f"{self.files}.{kind}"
 
     @property
@@ -156,9 +158,9 @@ class Manifest:
         return json.dumps(head | values, indent=2).encode()
 
     @classmethod
-    def load(cls, folder: Path) -> Manifest:
+    def load(cls, folder: Path, name: str = MANIFEST) -> Manifest:
         """Read the manifest of a master, or say what is wrong with it."""
-        path = folder / MANIFEST
+        path = folder / name
         try:
             values = json.loads(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):

@@ -109,6 +109,21 @@ class Index:
         end = int(first[page + 1]) if page + 1 < len(first) else len(self.code)
         return range(int(first[page]), end)
 
+    def bounds(self, parts: range) -> tuple[int, int]:
+        """Give where neighbouring parts begin and end in the pages file."""
+        last = parts[-1]
+        return int(self.offset[parts[0]]), int(self.offset[last]) + aligned(int(self.length[last]))
+
+    def lines(self, parts: range) -> bytes:
+        """Give the lines of neighbouring parts, for a file that begins with them."""
+        lines, some = np.empty(len(parts), dtype=_COLUMNS), slice(parts.start, parts.stop)
+        for name in ("code", "offset", "checksum", "length", "rows", "widest"):
+            lines[name] = getattr(self, name)[some]
+        lines["offset"] -= self.offset[parts[0]]
+        first = self.first_part
+        lines["starts"] = True if first is None else np.isin(parts, first)
+        return lines.tobytes()
+
     def page_at(self, byte: int) -> str:
         """Say which page holds this byte of the pages file, for an error message."""
         part = max(0, int(np.searchsorted(self.offset, byte, side="right")) - 1)

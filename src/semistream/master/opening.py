@@ -34,8 +34,9 @@ def open_master(
         the process. ``"direct"``: real reads (``O_DIRECT``) into the operator's own buffers,
         nothing is kept outside its budget.
     **options
-        For a database, those of `semistream.master.database.open_database`: ``table``, ``key``,
-        ``select``, ``where``, ``ttl``, ``absent_ttl``, ``password_env``, ``retry``.
+        For files ``snapshot``: an earlier one that is still there. For a database, those of
+        `semistream.master.database.open_database`: ``table``, ``key``, ``select``, ``where``,
+        ``ttl``, ``absent_ttl``, ``password_env``, ``retry``.
 
     Examples
     --------

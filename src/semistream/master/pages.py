@@ -17,7 +17,7 @@ from semistream.plain import row_bytes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Counts", "PageWriter"]
+__all__ = ["Counts", "PageWriter", "ValueCount"]
 
 _BUFFER_SLACK = 16
 """Bytes that a buffer may take beside its rows' share: padding to 8, one more offset, one bit."""
@@ -65,7 +65,7 @@ class PageWriter:
         self.index = IndexWriter()
         self._file, self._page_bytes = file, page_bytes
         self._room = page_bytes - _overhead(schema)
-        self._values = _ValueCount()
+        self._values = ValueCount()
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._bytes = 0
@@ -79,10 +79,22 @@ class PageWriter:
             self._cut(final=False)
         return self._values.add(batch.column(0).to_numpy())
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the rows that wait for the end of their page."""
+        return self._waiting_bytes
+
     def finish(self) -> None:
         """Write what is left."""
         if self._waiting:
             self._cut(final=True)
+            self._waiting.clear()
+            self._waiting_bytes = 0
+
+    def skip(self, lines: bytes) -> None:
+        """Pass finished pages that were put behind these, with the lines of their index."""
+        self.index.extend(lines)
+        self._last = None
 
     def _cut(self, final: bool) -> None:
         """Write all whole pages of the waiting rows, and keep the rest for the next call."""
@@ -135,7 +147,7 @@ class PageWriter:
         return Counts(self._bytes, self._values.values, self._values.most, null_keys)
 
 
-class _ValueCount:
+class ValueCount:
     """Counts join values, and the rows of the most frequent one, in sorted codes."""
 
     def __init__(self) -> None:

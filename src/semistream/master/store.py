@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from semistream.master.filter import KeyFilter
 from semistream.master.format import Manifest, Statistics, page_schema
 from semistream.master.index import Index
 from semistream.master.reader import PageReader, reader_kind
+from semistream.master.snapshots import find_snapshot, missing_snapshot
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class Master:
     index: Index = field(repr=False)
     pages_file: ReadFile = field(repr=False)
     filter_file: ReadFile | None = field(repr=False)
+    chosen: bool = field(default=False, repr=False)
+    """Whether this snapshot was asked for, not just the current one."""
+    origin: str = field(default="", repr=False)
+    """Where it is a copy from, if it is one."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -148,7 +153,9 @@ class Master:
         return self.pages
 
 
-def open_master(path: str | os.PathLike[str], read: str = "mapped") -> Master:
+def open_master(
+    path: str | os.PathLike[str], read: str = "mapped", snapshot: str | None = None
+) -> Master:
     """Open a master table.
 
     Parameters
@@ -159,6 +166,10 @@ def open_master(path: str | os.PathLike[str], read: str = "mapped") -> Master:
         ``"mapped"``: memory-mapped, the operating system's page cache helps; if someone cuts the
         file meanwhile (no build does), the operating system ends the process. ``"direct"``: real
         reads (``O_DIRECT``) into the operator's own buffers, nothing is kept outside its budget.
+    snapshot
+        The id of a snapshot, of its files, or the beginning of one, where it is not to be the
+        current one. Older ones are there only as long as a query may need them:
+        ``semistream master snapshots`` lists them.
 
     Examples
     --------
@@ -169,6 +180,8 @@ def open_master(path: str | os.PathLike[str], read: str = "mapped") -> Master:
     2
     """
     kind, folder = reader_kind(read), Path(path)
+    if snapshot is not None:
+        return _open_chosen(folder, snapshot, kind, read)
     manifest = Manifest.load(folder)
     while True:
         try:
@@ -180,6 +193,13 @@ def open_master(path: str | os.PathLike[str], read: str = "mapped") -> Master:
                 msg = f"{error.filename}: this file of the master is missing; build it again"
                 raise MasterError(msg) from None
             manifest = newer
+
+
+def _open_chosen(folder: Path, snapshot: str, kind: type[PageReader], read: str) -> Master:
+    try:
+        return replace(_open(folder, find_snapshot(folder, snapshot), kind, read), chosen=True)
+    except FileNotFoundError as error:
+        raise missing_snapshot(folder, snapshot) from error
 
 
 def _open(folder: Path, manifest: Manifest, kind: type[PageReader], read: str) -> Master:

@@ -15,12 +15,11 @@ import xxhash
 from semistream.errors import (
     BudgetError,
     MasterError,
-    MasterNotFoundError,
     OptionError,
     SchemaError,
 )
 from semistream.keys import Keys
-from semistream.master.files import DATA, Draft, exclusive, publish, remove_others
+from semistream.master.files import DATA, Draft, exclusive, publish
 from semistream.master.filter import filter_words
 from semistream.master.format import (
     ALIGNMENT,
@@ -31,6 +30,7 @@ from semistream.master.format import (
     checksum,
     page_schema,
 )
+from semistream.master.snapshots import keep_manifest, remove_unneeded
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ class Origin:
     """The sorted codes whose rows differ from the parent's."""
 
     @property
-    def content(self) -> bytes:
+    def content(self) -> memoryview:
         """The file of changes."""
-        return self.changes.astype("<i8").tobytes()
+        return np.ascontiguousarray(self.changes, dtype="<i8").data
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -120,20 +120,13 @@ class Target:
     def building(self) -> Iterator[None]:
         """Hold the folder for this build; leave it as it was, whatever fails."""
         with exclusive(self.folder):
-            remove_others(self.folder, self._current_names())
+            keep_manifest(self.folder)
+            remove_unneeded(self.folder)
             try:
                 yield
             except BaseException:
-                remove_others(self.folder, self._current_names())
+                remove_unneeded(self.folder)
                 raise
-
-    def _current_names(self) -> list[str]:
-        try:
-            return Manifest.load(self.folder).names
-        except MasterNotFoundError:
-            return []
-        except MasterError:  # another version's, perhaps: it stays until this build is done
-            return [path.name for path in self.folder.iterdir()]
 
     def publish(
         self,
@@ -143,7 +136,7 @@ class Target:
         keys: KeyFilter,
         origin: Origin | None = None,
     ) -> Manifest:
-        """Give the new files their names, then the manifest, then remove the old files."""
+        """Give the new files their names, then the manifest, then remove what no one needs."""
         origin = origin or Origin()
         index, statistics = lines.dump(), counts.statistics(lines.lines)
         keys = keys.folded(min(len(keys.words), filter_words(statistics.values)))
@@ -167,8 +160,13 @@ class Target:
             "changes": origin.content,
         }
         self._publish(manifest, pages, contents)
-        remove_others(self.folder, manifest.names)
+        remove_unneeded(self.folder)
         return manifest
+
+    def restate(self, manifest: Manifest) -> None:
+        """Put another manifest of the same data files in place."""
+        with Draft(self.folder, manifest.dump()) as draft:
+            publish(self.folder, {}, (MANIFEST, draft))
 
     def _publish(
         self, manifest: Manifest, pages: Draft, contents: Mapping[str, bytes | memoryview]
@@ -179,7 +177,10 @@ class Target:
                 for kind, content in contents.items()
                 if manifest.name(kind) in manifest.names
             }
-            last = drafts.enter_context(Draft(self.folder, manifest.dump()))
+            copy, last = (
+                drafts.enter_context(Draft(self.folder, manifest.dump())) for _ in range(2)
+            )
+            data[manifest.name("manifest")] = copy
             publish(self.folder, {manifest.name("pages"): pages, **data}, (MANIFEST, last))
 
     def _snapshot(self, index: bytes) -> str:

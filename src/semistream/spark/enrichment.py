@@ -7,22 +7,26 @@ import logging
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from semistream.errors import SchemaError
+from semistream.errors import OptionError, SchemaError
 from semistream.master import Master
+from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
 from semistream.spark.live import for_workers
+from semistream.spark.pinned import settled
 from semistream.spark.plan import Setting, choose_partition, choose_transfer
 from semistream.spark.probe import probe
 from semistream.spark.route import routed
+from semistream.spark.settle import marks_of
 from semistream.spark.transfer import by_keys, by_rows
 from semistream.spark.types import arrow_schema
 from semistream.spark.watch import reports_of
 from semistream.spark.worker import opened
+from semistream.spec import resolve_how
 from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from semistream.missing import Missing
     from semistream.spec import On
 
 __all__ = ["Wish", "enriched"]
@@ -56,13 +61,18 @@ class Wish:
     name: str | None
     tasks: int | None
     check: bool
+    status: str | None
+    on_missing: Missing | None
     options: dict[str, Any]
 
 
 def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> DataFrame:
     """Give the DataFrame joined as wished."""
-    spark, job = df.sparkSession, _job(df, master, wish)
+    spark = df.sparkSession
+    job = settled(spark, _job(df, master, wish), df.isStreaming)
     table = opened(job)
+    if job.is_versioned and not df.isStreaming:  # also where nothing could be held
+        job = replace(job, files=table.manifest.files)
     job = job.resolved(table, wish.on, wish.select)
     _check_names(df, job)
     if warning := cluster.memory_warning(spark, job.memory, job.tasks):
@@ -83,10 +93,14 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
 
 def _check_names(df: DataFrame, job: Job) -> None:
     """Refuse names that Spark cannot tell apart."""
+    names = [*df.columns, *(job.prefix + name for name in job.select)]
+    if job.status in names:
+        msg = f"status={job.status!r} is a column already; give another name"
+        raise SchemaError(msg)
     if str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
         return
     seen: dict[str, str] = {}
-    for name in [*df.columns, *(job.prefix + name for name in job.select)]:
+    for name in (*names, job.status):
         if (other := seen.setdefault(name.casefold(), name)) != name:
             msg = (
                 f"Spark cannot tell the columns {other!r} and {name!r} apart: leave one out with "
@@ -119,7 +133,22 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         options=wish.options,
         copies=_copies(wish.localize),
         database=database,
+        status=_status(wish),
+        missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
+        earlier=tuple(mark.column for mark in marks_of(df.schema) if mark.splits),
+        files=master.manifest.files if isinstance(master, Master) and master.chosen else "",
     )
+
+
+def _status(wish: Wish) -> str:
+    """Give the name of the status column; refuse one where all rows would have the same."""
+    if wish.status and resolve_how(wish.how) != "left":
+        msg = (
+            f"status={wish.status!r} tells rows with a match from those without, which "
+            f"how={wish.how!r} does not both give; take how='left'"
+        )
+        raise OptionError(msg)
+    return wish.status or (STATUS if wish.on_missing in SPLITTING else "")
 
 
 def _absolute(path: str) -> str:

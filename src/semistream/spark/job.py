@@ -11,6 +11,7 @@ import pyarrow as pa
 from semistream.algorithms import choose
 from semistream.host import HostShare, default_root
 from semistream.join import Join
+from semistream.missing import OnMissing
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from semistream.master.database import DatabaseMaster
     from semistream.spec import On
 
-__all__ = ["ROW", "Copies", "Job", "shape_of"]
+__all__ = ["MARK", "ROW", "Copies", "Job", "shape_of"]
 
 
 ROW = "__row"
 """The column that numbers rows where only their keys pass through Python."""
+
+MARK = "__found"
 
 
 @dataclass(frozen=True)
@@ -65,17 +68,28 @@ class Job:
     """A fingerprint of the master's columns and key."""
     database: DatabaseMaster | None = None
     """The master, where it is a table in a database."""
+    status: str = ""
+    """The column that tells what was found of a row; none if empty."""
+    missing: OnMissing = field(default_factory=OnMissing)
+    earlier: tuple[str, ...] = ()
+    """Status columns of enrichments before this one by which rows are split: what these have
+    found to be missing is theirs."""
+    files: str = ""
+    """The snapshot that all tasks read; if none is named, that of their micro-batch."""
+    holder: str = ""
+    """Who keeps it from being removed."""
     scalar: bool = False
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
         """Give the job with what follows from the master, if all goes together and fits."""
-        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix)
+        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix, self.mark)
         job = replace(
             self,
             how=spec.how,
             on=dict(zip(spec.stream_keys, master.key, strict=True)),
             select=spec.payload,
+            missing=self.missing.checked(master.schema, spec.payload),
             shape=shape_of(master, spec.payload),
         )
         job.check_budget(master)
@@ -91,12 +105,28 @@ class Job:
     def _for_joins(self) -> int:
         return self.memory - self.tasks * self.room_for_answers
 
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the master has snapshots: a database, which is not copied either, has none."""
+        return "://" not in self.path or self.copies is not None
+
     def keys_only(self) -> Job:
         """Give the job of a scalar function: rows are numbered, absent ones are left out."""
         row = pa.field(ROW, pa.int32(), nullable=False)
         stream = pa.schema([row, *(self.stream.field(name) for name in self.on)])
         how = "inner" if self.how in {"inner", "left"} else "semi"
         return replace(self, stream=stream, how=how, scalar=True)
+
+    @property
+    def mark(self) -> str:
+        """The column in which a join of whole rows tells those with a match."""
+        tells = self.status or self.missing.kind != "null"
+        return MARK if tells and not self.scalar else ""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a row without a master row is an error."""
+        return self.missing.kind == "error"
 
     @property
     def room_for_answers(self) -> int:
@@ -119,6 +149,7 @@ class Job:
             algorithm=self.algorithm,
             select=self.select if self.how in {"inner", "left"} else None,
             prefix=self.prefix,
+            mark=self.mark,
             shared=self.shared,
             **self.options,
         )

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,29 +25,35 @@ if TYPE_CHECKING:
 
 __all__ = ["local_copy"]
 
+_LINEAGE = 16  # files in a copy
 _AFRESH = 10.0  # seconds after which the source is asked again whether it was built anew
-_asked: dict[tuple[str, Copies], tuple[float, str]] = {}
+_asked: dict[tuple[str, Copies], tuple[float, str, str]] = {}
 _in_use: dict[Path, int] = {}
 
 
-def local_copy(source: str, copies: Copies) -> str:
+def local_copy(source: str, copies: Copies, files: str = "") -> str:
     """Give the folder of a copy of the master at ``source``, a path or an URI, and keep it in use.
 
     Whoever comes first on a host fetches it, others wait. Copies that no process uses go, the
-    longest unused first, as far as the limit asks.
+    longest unused first, as far as the limit asks. ``files`` names the snapshot; else it is the
+    current one, as of a few seconds ago.
     """
     known = _asked.get((source, copies))
-    if known is None or time.monotonic() - known[0] > _AFRESH:
-        copy = _fetched(source, copies)
-        if known is not None and known[1] != str(copy):
-            os.close(_in_use.pop(Path(known[1])))  # others may remove it; opened files stay
-        known = _asked[source, copies] = time.monotonic(), str(copy)
-    return known[1]
+    if known is None or known[1] != files or (not files and _is_old(known[0])):
+        copy = _fetched(source, copies, files)
+        if known is not None and known[2] != str(copy):
+            os.close(_in_use.pop(Path(known[2])))  # others may remove it; opened files stay
+        known = _asked[source, copies] = time.monotonic(), files, str(copy)
+    return known[2]
 
 
-def _fetched(source: str, copies: Copies) -> Path:
+def _is_old(asked: float) -> bool:
+    return time.monotonic() - asked > _AFRESH
+
+
+def _fetched(source: str, copies: Copies, files: str) -> Path:
     system, path = _file_system(source)
-    manifest = _manifest(system, path, source)
+    manifest = _manifest(system, path, source, files)
     root = Path(copies.folder or Path(tempfile.gettempdir()) / f"semistream-copies-{os.getuid()}")
     folder = own_folder(own_folder(root) / "masters")
     copy = folder / manifest.files
@@ -67,14 +73,18 @@ def _file_system(source: str) -> tuple[fs.FileSystem, str]:
     return system, path
 
 
-def _manifest(system: fs.FileSystem, path: str, source: str) -> Manifest:
+def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Manifest:
+    """Read the manifest of a snapshot, or the current one; it may have no copy under its name."""
     with tempfile.TemporaryDirectory() as scratch:
-        try:
-            _copy_file(system, f"{path}/{MANIFEST}", Path(scratch) / MANIFEST)
-        except FileNotFoundError:
-            msg = f"{source}: there is no master table (no {MANIFEST}); see build_master"
-            raise MasterNotFoundError(msg) from None
-        return Manifest.load(Path(scratch))
+        for name in ([f"{files}.manifest"] if files else []) + [MANIFEST]:
+            with suppress(FileNotFoundError):
+                _copy_file(system, f"{path}/{name}", Path(scratch) / name)
+                manifest = Manifest.load(Path(scratch), name)
+                if manifest.files.startswith(files):
+                    return manifest
+    what = f"no snapshot {files} of this" if files else "there is no"
+    msg = f"{source}: {what} master table (no {MANIFEST}); see build_master"
+    raise MasterNotFoundError(msg)
 
 
 def _copy(system: fs.FileSystem, path: str, manifest: Manifest, copy: Path) -> None:
@@ -83,14 +93,26 @@ def _copy(system: fs.FileSystem, path: str, manifest: Manifest, copy: Path) -> N
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir()
     try:
-        for name in [*manifest.names, MANIFEST]:
+        for name in manifest.names:
             _copy_file(system, f"{path}/{name}", draft / name)
-        if Manifest.load(draft).files != manifest.files:
-            msg = f"{path}: the master was built anew while it was copied"
-            raise MasterError(msg)  # Spark tries again
+        (draft / MANIFEST).write_bytes(manifest.dump())
+        _copy_lineage(system, path, manifest, draft)
         draft.rename(copy)
+    except FileNotFoundError as error:
+        msg = f"{path}: the master was built anew while it was copied"
+        raise MasterError(msg) from error  # Spark tries again
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy_lineage(system: fs.FileSystem, path: str, manifest: Manifest, draft: Path) -> None:
+    """Copy what tells of the snapshots before, so that rows in memory are not all forgotten."""
+    with suppress(FileNotFoundError):
+        while manifest.parent and len(list(draft.iterdir())) < _LINEAGE:
+            for kind in ("manifest", "changes"):
+                name = f"{manifest.parent}.{kind}"
+                _copy_file(system, f"{path}/{name}", draft / name)
+            manifest = Manifest.load(draft, f"{manifest.parent}.manifest")
 
 
 def _copy_file(system: fs.FileSystem, source: str, target: Path) -> None:

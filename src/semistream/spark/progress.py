@@ -43,8 +43,10 @@ class Metrics:
 def _told(metrics: BatchMetrics) -> dict[str, Any]:
     return {
         "rows": metrics.rows,
-        "matched": metrics.rows - metrics.absent,
+        "matched": metrics.matched,
         "absent": metrics.absent,
+        "null_keys": metrics.null_keys,
+        **metrics.missing,
         "hit_rate": round(metrics.hit_rate, 4),
         "pages_read": metrics.counters["pages_read"],
         "bytes_read": metrics.counters["bytes_read"],

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import IntegerType
 
-from semistream.spark.transfer import quoted, scalar
+from semistream.spark.transfer import scalar
+from semistream.spark.types import quoted
 from semistream.spark.worker import opened
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from semistream.spark.types import spark_field
+from semistream.spark.job import MARK
+from semistream.spark.settle import Found, handled, settled
+from semistream.spark.types import quoted, spark_field
 from semistream.spark.worker import answer_keys, join_rows
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from semistream.spark.job import Job
     from semistream.spark.worker import Channel
 
-__all__ = ["by_keys", "by_rows", "quoted", "scalar"]
+__all__ = ["by_keys", "by_rows", "scalar"]
 
 _ANSWER = "__semistream"
 
@@ -34,13 +36,17 @@ def by_rows(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
 
     # The stream's own fields, with their metadata: a watermark is told from it. Numbers for names,
     # for Spark takes a dot in a name apart here.
-    fields = [*df.schema, *_columns(job, master)]
+    columns, marks = _columns(job, master), [StructField(MARK, BooleanType())] if job.mark else []
+    fields = [*df.schema, *columns, *marks]
     numbered = [
         StructField(f"c{i}", f.dataType, f.nullable, f.metadata) for i, f in enumerate(fields)
     ]
     rows = df.toDF(*(f.name for f in numbered[: len(df.columns)]))
     rows = rows.mapInArrow(joined, StructType(numbered)).toDF(*(f.name for f in fields))
-    return rows.observe(f"semistream.{job.name}", F.count(F.lit(1)).alias("rows_out"))
+    if not job.mark:
+        return rows.observe(f"semistream.{job.name}", F.count(F.lit(1)).alias("rows_out"))
+    found = {field: F.col(quoted(field.name)) for field in columns}
+    return settled(rows, job, Found(df.columns, F.col(MARK), found))
 
 
 def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> DataFrame:
@@ -51,14 +57,13 @@ def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
         return answer_keys(asking, channel, batches)
 
     kind = columns or BooleanType()
-    asked = df.withColumn(_ANSWER, scalar(answered, kind, [df[quoted(n)] for n in job.on]))
+    asks = [df[quoted(name)] for name in job.on]
+    if job.refuses and job.earlier:
+        asks.append(~handled(job))
+    asked = df.withColumn(_ANSWER, scalar(answered, kind, asks))
     answer = F.col(_ANSWER)
     matched = answer.isNotNull() if columns else answer
-    counts = (F.count(F.lit(1)).alias("rows"), F.count_if(matched).alias("matched"))
-    asked = asked.observe(f"semistream.{job.name}", *counts)
-    if job.how != "left":
-        asked = asked.where(~matched if job.how == "anti" else matched)
-    return asked.select(*map(quoted, df.columns), *(answer[f.name].alias(f.name) for f in columns))
+    return settled(asked, job, Found(df.columns, matched, {f: answer[f.name] for f in columns}))
 
 
 def _columns(job: Job, master: pa.Schema) -> StructType:
@@ -95,8 +100,3 @@ def scalar(
     arrow_udf: Any = F.__dict__["arrow_udf"]  # not in 4.0, nor in the types of 4.1
     column: Column = arrow_udf(function, kind).asNondeterministic()(*columns)
     return column
-
-
-def quoted(name: str) -> str:
-    """Give a column's name as an expression, whatever is in it."""
-    return "`{}`".format(name.replace("`", "``"))

@@ -14,7 +14,7 @@ from semistream.errors import SchemaError
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-__all__ = ["arrow_schema", "spark_field", "transferred"]
+__all__ = ["arrow_schema", "quoted", "spark_field", "transferred"]
 
 # Types that Spark lacks, and what holds all their values.
 _WIDER = {
@@ -85,3 +85,14 @@ def _spark_type(field: pa.Field) -> DataType:
             "out with select=[…], or build the master with another type"
         )
         raise SchemaError(msg) from None
+
+
+def quoted(name: str) -> str:
+    """Give a column's name as an expression, whatever is in it.
+
+    Examples
+    --------
+    >>> print(quoted("a.b`c"))
+    `a.b``c`
+    """
+    return "`{}`".format(name.replace("`", "``"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -12,6 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from semistream.errors import SemistreamError
 from semistream.spark.cluster import context_of
 from semistream.spark.reports import Reports
+from semistream.spark.settle import COUNTED
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class BatchMetrics:
     """The most bytes that a task held, by component; those of the host are the same for all."""
     budget: int
     """Bytes that an executor may hold."""
+    missing: dict[str, int] = field(default_factory=dict)
+    """How many rows were ``dropped``, ``quarantined`` or left ``waiting``, as ``on_missing`` says;
+    a row that an earlier enrichment has found to be missing counts there only."""
 
     @property
     def rows(self) -> int:
@@ -62,9 +66,18 @@ class BatchMetrics:
 
     @property
     def absent(self) -> int:
-        """Stream rows without a match."""
-        filtered = self.counters["filtered"]
-        return self.counters["absent"] + filtered
+        """Stream rows with a key that the master does not have."""
+        return self.counters["absent"] + self.counters["filtered"] - self.null_keys
+
+    @property
+    def null_keys(self) -> int:
+        """Stream rows without a key."""
+        return self.counters["null_keys"]
+
+    @property
+    def matched(self) -> int:
+        """Stream rows with a match."""
+        return self.rows - self.absent - self.null_keys
 
     @property
     def hit_rate(self) -> float:
@@ -80,11 +93,16 @@ class BatchMetrics:
         c, rate = self.counters, self.rows / max(self.seconds, 1e-9)
         return (
             f"batch {self.batch} {self.name}: {self.rows:,} rows ({rate:,.0f}/s), "
-            f"{self.rows - self.absent:,} matched, {self.absent:,} absent, "
+            f"{self.matched:,} matched, {self.absent:,} absent, {self._unusual}"
             f"{self.hit_rate:.1%} from memory, {c['pages_read']:,} pages "
             f"({format_bytes(c['bytes_read'])}) read, a task held "
             f"{format_bytes(sum(self.memory.values()))} of {format_bytes(self.budget)}"
         )
+
+    @property
+    def _unusual(self) -> str:
+        told = {"null keys": self.null_keys, **self.missing}
+        return "".join(f"{count:,} {what}, " for what, count in told.items() if count)
 
 
 def reports_of(df: DataFrame) -> Channel:
@@ -133,9 +151,12 @@ class _Listener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         progress = event.progress
         seconds = progress.durationMs.get("triggerExecution", 0) / 1000
+        observed = progress.observedMetrics
         for metrics in self._taken(str(progress.id), progress.batchId, seconds):
+            told = observed.get(f"semistream.{metrics.name}")
+            missing = {what: told[what] for what in COUNTED if told and what in told}
             for reader in self.readers:
-                reader(metrics)
+                reader(replace(metrics, missing=missing))
 
     def _taken(self, query: str, batch: int, seconds: float) -> Iterator[BatchMetrics]:
         """Take the reports of a micro-batch out of the channel."""
@@ -182,6 +203,8 @@ def _prometheus(port: int) -> Callable[[BatchMetrics], None]:
             counters.labels(*told, name).inc(count)
         for name, size in metrics.memory.items():
             memory.labels(*told, name).set(size)
+        for name, count in metrics.missing.items():
+            counters.labels(*told, name).inc(count)
         seconds.labels(*told).set(metrics.seconds)
 
     return take

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import xxhash
-from pyspark import TaskContext
 
 from semistream.errors import MasterError, SchemaError
 from semistream.master import open_master
@@ -23,6 +23,8 @@ from semistream.spark.answers import Answers
 from semistream.spark.job import shape_of
 from semistream.spark.live import in_database
 from semistream.spark.localize import local_copy
+from semistream.spark.pinned import snapshot_of, task_property
+from semistream.spark.refusal import Refusal
 from semistream.spark.reports import Report
 from semistream.spark.types import transferred
 
@@ -41,25 +43,34 @@ if TYPE_CHECKING:
 __all__ = ["answer_keys", "join_rows", "opened"]
 
 _REMEMBERED: set[tuple[str, str, str]] = set()
-_OPENED: dict[tuple[str, str], tuple[tuple[str, int, int], Master]] = {}
+_OPENED: dict[tuple[str, str], dict[object, Master]] = {}
+_OPEN = 2  # snapshots of a master: a task of the batch before may still be running
 
 
 def opened(job: Job) -> Master:
-    """Give the master, opened anew only when it was built anew; its shape must be the job's."""
+    """Give the master as this task's micro-batch sees it; its shape must be the job's."""
     if job.database is not None:
         return in_database(job.database)
-    path = local_copy(job.path, job.copies) if job.copies else job.path
-    stamp = _stamp(path)
-    known = _OPENED.get((job.path, job.read))
-    if known is None or known[0] != stamp:
-        known = _OPENED[job.path, job.read] = stamp, open_master(path, job.read)
-    if job.shape and shape_of(known[1], job.select) != job.shape:
+    files = snapshot_of(job)
+    path = local_copy(job.path, job.copies, files) if job.copies else job.path
+    known = _OPENED.setdefault((job.path, job.read), {})
+    stamp = files or _stamp(path)
+    if stamp not in known:
+        while len(known) >= _OPEN:
+            known.pop(next(iter(known)))
+        known[stamp] = _open(job, path, files)
+    if job.shape and shape_of(known[stamp], job.select) != job.shape:
         msg = (
             f"{path}: this master was rebuilt with other columns or another key while the query "
             f"{job.name!r} ran; end the query, and start it anew on the new master"
         )
         raise MasterError(msg)
-    return known[1]
+    return known[stamp]
+
+
+def _open(job: Job, path: str, files: str) -> Master:
+    master = open_master(path, job.read, snapshot=files or None)
+    return replace(master, origin=job.path) if job.copies else master
 
 
 def _stamp(path: str) -> tuple[str, int, int]:
@@ -76,10 +87,11 @@ def join_rows(
     """Join whole rows: what ``mapInArrow`` runs."""
     with _running(job, channel) as (join, note):
         finish = _for_spark(join.schema, len(job.stream))
+        refusal = Refusal(job)
         for batch in batches:
-            yield from map(finish, join.offer(_typed(batch, job.stream)))
+            yield from map(finish, refusal.rows(join.offer(_typed(batch, job.stream))))
             note()
-        yield from map(finish, join.drain())
+        yield from map(finish, refusal.rows(join.drain()))
 
 
 def answer_keys(
@@ -87,11 +99,12 @@ def answer_keys(
 ) -> Iterator[pa.Array]:
     """Give for each row a struct of the master's columns, or whether there is a match."""
     with _running(job, channel) as (join, note):
-        answers = Answers(join, job.stream, job.room_for_answers // 2)
-        for keys in batches:
-            yield from answers.add(keys)
+        answers, refusal = Answers(join, job.stream, job.room_for_answers // 2), Refusal(job)
+        for asked in batches:
+            keys = refusal.asked(asked)
+            yield from refusal.answers(answers.add(keys))
             note()
-        yield from answers.finish()
+        yield from refusal.answers(answers.finish())
 
 
 @contextmanager
@@ -120,7 +133,7 @@ def _remember(job: Job, master: Master) -> None:
     A query is the same as long as its checkpoint is, and has a note for each choice of columns. A
     folder that may not be written, or a copy of the master on this host, has none.
     """
-    query = _property("sql.streaming.queryId")
+    query = task_property("sql.streaming.queryId")
     if not query or job.copies or job.database or (query, job.path, job.shape) in _REMEMBERED:
         return
     taken = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())
@@ -147,15 +160,9 @@ def _noted(note: Path, shape: str) -> str:
     return note.read_text()
 
 
-def _property(name: str) -> str:
-    """Give what Spark tells a task of the query that it belongs to."""
-    context = TaskContext.get()
-    return (context.getLocalProperty(name) if context else None) or ""
-
-
 def _key(job: Job) -> Key:
     """Name what a report is about: the query and the micro-batch, where there are such."""
-    return _property("sql.streaming.queryId"), _property("streaming.sql.batchId"), job.name
+    return task_property("sql.streaming.queryId"), task_property("streaming.sql.batchId"), job.name
 
 
 def _for_spark(schema: pa.Schema, kept: int) -> Callable[[pa.RecordBatch], pa.RecordBatch]:

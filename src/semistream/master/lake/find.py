@@ -1,0 +1,96 @@
+"""Which kind of table a source is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.fs
+
+from semistream.errors import OptionError
+from semistream.master.lake.parquet import ParquetFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from semistream.master.lake.table import LakeTable
+
+__all__ = ["find_table", "is_table"]
+
+_LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
+_CLASSES = {"delta": ("deltalake", "DeltaTable"), "iceberg": ("pyiceberg.table", "Table")}
+
+
+def is_table(source: object) -> bool:
+    """Tell whether a source is a table of files: its place, or a library's object for it."""
+    return isinstance(source, str | os.PathLike) or _kind_of_object(source) is not None
+
+
+def find_table(
+    source: Any,  # noqa: ANN401 - as is_table takes it
+    version: int | None = None,
+    columns: Sequence[str] | None = None,
+) -> LakeTable:
+    """Open a table at a version, the newest by default, to read some of its columns."""
+    place = os.fspath(source) if isinstance(source, str | os.PathLike) else source
+    kind = _kind_of_object(source) or _kind_of_place(place)
+    names = None if columns is None else tuple(columns)
+    if kind == "parquet":
+        if version is not None:
+            msg = (
+                f"version={version}: {place} holds Parquet files without versions; a Delta or "
+                "Iceberg table has them. Leave the version out to read what is there now"
+            )
+            raise OptionError(msg)
+        return ParquetFiles.open(place, names)
+    return _opened(kind, place, version, names)
+
+
+def _opened(
+    kind: str,
+    place: Any,  # noqa: ANN401 - a place, or an object of the library
+    version: int | None,
+    columns: tuple[str, ...] | None,
+) -> LakeTable:
+    try:
+        if kind == "delta":
+            from semistream.master.lake.delta import Delta  # noqa: PLC0415 - optional
+
+            return Delta.open(place, version, columns)
+        from semistream.master.lake.iceberg import Iceberg  # noqa: PLC0415 - optional
+
+        return Iceberg.open(place, version, columns)
+    except ModuleNotFoundError as error:
+        library = _LIBRARIES[kind]
+        if error.name is None or error.name.split(".")[0] != library:
+            raise
+        msg = f"source={place!r} needs {library}: pip install 'semistream[lakehouse]'"
+        raise OptionError(msg) from error
+
+
+def _kind_of_object(source: object) -> str | None:
+    for kind, (module, name) in _CLASSES.items():
+        loaded = sys.modules.get(module)
+        if loaded is not None and isinstance(source, getattr(loaded, name)):
+            return kind
+    return None
+
+
+def _kind_of_place(place: str) -> str:
+    if place.startswith("iceberg://") or place.endswith(".metadata.json"):
+        return "iceberg"
+    if _is_folder(place, "_delta_log"):
+        return "delta"
+    return "iceberg" if _is_folder(place, "metadata") else "parquet"
+
+
+def _is_folder(place: str, name: str) -> bool:
+    if "://" not in place:
+        return (Path(place) / name).is_dir()
+    try:
+        system, path = pyarrow.fs.FileSystem.from_uri(f"{place.rstrip('/')}/{name}")
+        return bool(system.get_file_info(path).type is pyarrow.fs.FileType.Directory)
+    except (pyarrow.ArrowException, OSError):
+        return False

@@ -1,0 +1,141 @@
+"""Parquet files, and folders of them; their files are what tells versions apart."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.fs
+import pyarrow.parquet
+
+from semistream.errors import OptionError
+from semistream.master.lake.table import Feed, LakeTable, conformed, projected
+from semistream.master.sync.merge import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["ParquetFiles", "scan"]
+
+_BATCH_BYTES = 8 << 20
+_READ_BYTES = 1 << 16
+_MOST_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class ParquetFiles(LakeTable):
+    """A Parquet file or a folder of them, also with folders named ``column=value``."""
+
+    kind: ClassVar[str] = "parquet"
+    uri: str
+    dataset: pyarrow.dataset.Dataset
+    columns: tuple[str, ...] | None
+
+    @classmethod
+    def open(cls, source: str, columns: tuple[str, ...] | None) -> ParquetFiles:
+        """Find the files."""
+        system, path = _located(source)
+        found = system.get_file_info(path).type
+        if found is pyarrow.fs.FileType.NotFound:
+            msg = (
+                f"source={source!r} does not exist; give a Parquet file or a folder of them, a "
+                "Delta or an Iceberg table"
+            )
+            raise OptionError(msg)
+        # Of a file alone, folders named like hive partitions above it are not columns.
+        hive = "hive" if found is pyarrow.fs.FileType.Directory else None
+        try:
+            files = pyarrow.dataset.dataset(
+                path, filesystem=system, format="parquet", partitioning=hive
+            )
+        except pa.ArrowInvalid as error:
+            raise _unreadable(source, error) from error
+        if not files.files:
+            msg = f"source={source!r} holds no Parquet file"
+            raise OptionError(msg)
+        uri = source if "://" in source else str(Path(source).absolute())
+        return cls(uri, files, columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read."""
+        return projected(self.dataset.schema, self.columns)
+
+    @cached_property
+    def files(self) -> dict[str, list[int]]:
+        """The size and the time of the last change of each file, in nanoseconds."""
+        infos = self.dataset.filesystem.get_file_info(self.dataset.files)
+        return {info.path: [info.size, info.mtime_ns] for info in infos}
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What a manifest says of it."""
+        columns = None if self.columns is None else list(self.columns)
+        about = {"kind": self.kind, "uri": self.uri, "version": None, "columns": columns}
+        return about | {"files": self.files}
+
+    def count(self) -> int | None:
+        """Give how many rows the files say they have."""
+        try:
+            return int(self.dataset.count_rows())
+        except pa.ArrowInvalid as error:
+            raise _unreadable(self.uri, error) from error
+
+    def batches(self, memory: int) -> Iterator[pa.RecordBatch]:
+        """Give all rows, file by file."""
+        return scan(self.dataset.get_fragments(), self.schema, memory)
+
+    def is_newer(self, since: Mapping[str, Any]) -> bool:
+        """Tell whether a file came, went or changed."""
+        return bool(self.files != since["files"])
+
+    def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
+        """Give the rows of new files; all, if a file is gone, for then so are the rows it had."""
+        old = since["files"]
+        if all(self.files.get(path) == facts for path, facts in old.items()):
+            new = [f for f in self.dataset.get_fragments() if f.path not in old]
+            came = lambda: ((1, batch) for batch in scan(new, self.schema, memory))  # noqa: E731
+            yield Feed("files", Scope.ROWS, came)
+        yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
+
+
+def _unreadable(source: str, error: Exception) -> OptionError:
+    return OptionError(f"source={source!r} is not readable as Parquet: {error}")
+
+
+def _located(source: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    if "://" not in source:
+        return pyarrow.fs.LocalFileSystem(), os.fspath(source)
+    try:
+        system, path = pyarrow.fs.FileSystem.from_uri(source)
+    except (pa.ArrowException, OSError) as error:
+        msg = f"source={source!r} cannot be reached: {error}"
+        raise OptionError(msg) from error
+    return system, path
+
+
+def scan(
+    fragments: Iterable[pyarrow.dataset.ParquetFileFragment], schema: pa.Schema, memory: int
+) -> Iterator[pa.RecordBatch]:
+    """Read file by file, batch by batch; a dataset's scanner would decode whole row groups."""
+    for fragment in fragments:
+        folders = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
+        names = [name for name in schema.names if name in fragment.physical_schema.names]
+        rows = max(1, min(_fitting(fragment, memory), _MOST_ROWS))
+        options = {"pre_buffer": False, "buffer_size": _READ_BYTES}
+        with pyarrow.parquet.ParquetFile(fragment.open(), **options) as file:
+            # One thread: each would keep memory of its own, and the build waits for the disk.
+            for batch in file.iter_batches(rows, columns=names, use_threads=False):
+                yield conformed(batch, schema, folders)
+
+
+def _fitting(fragment: pyarrow.dataset.ParquetFileFragment, memory: int) -> int:
+    """Give how many rows make a batch."""
+    size = sum(group.total_byte_size for group in fragment.row_groups)
+    rows = sum(group.num_rows for group in fragment.row_groups)
+    return int(rows * min(memory, _BATCH_BYTES) // max(1, size))

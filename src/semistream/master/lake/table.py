@@ -1,0 +1,107 @@
+"""What a table of files must give: its rows at a version, and what changed since another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from semistream.errors import OptionError, SchemaError
+from semistream.master.source import Rows
+from semistream.plain import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from semistream.master.sync.merge import Scope
+
+__all__ = ["Feed", "LakeTable", "conformed", "projected"]
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Changes of a table since a version."""
+
+    how: str
+    scope: Scope
+    batches: Callable[[], Iterator[tuple[int, pa.RecordBatch]]]
+    """Gives rows of the table's schema, those that come with 1, those that went with −1."""
+
+
+class LakeTable(ABC):
+    """A table at one version."""
+
+    kind: ClassVar[str]
+    errors: ClassVar[tuple[type[Exception], ...]] = ()
+    """What its library raises where it cannot read."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns that are read."""
+
+    @property
+    @abstractmethod
+    def note(self) -> dict[str, Any]:
+        """What a manifest says of it: ``kind``, ``uri``, ``version``, ``columns``, …; JSON."""
+
+    @abstractmethod
+    def batches(self, memory: int) -> Iterator[pa.RecordBatch]:
+        """Give all rows, in the schema."""
+
+    def count(self) -> int | None:
+        """Give how many rows there are, where that is known without reading them."""
+        return None
+
+    @abstractmethod
+    def is_newer(self, since: Mapping[str, Any]) -> bool:
+        """Tell whether this version is another than the noted one; an older one is an error."""
+
+    @abstractmethod
+    def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
+        """Give ways to learn what changed since the noted version, the cheapest first."""
+
+    def rows(self, memory: int) -> Rows:
+        """Give all rows, for a build."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches(memory))
+        return Rows(reader, self.count())
+
+    def older(self, since: Mapping[str, Any], version: object) -> OptionError:
+        """Give the error for a version that is before the noted one."""
+        return OptionError(
+            f"version={version} of {since['uri']} is older than version {since['version']}, which "
+            "the master has; to go back, build the master again with build_master(…, version=…)"
+        )
+
+
+def projected(schema: pa.Schema, columns: Iterable[str] | None) -> pa.Schema:
+    """Give some columns of a schema, in the order they are asked for."""
+    if columns is None:
+        return pa.schema(list(schema))
+    for name in columns:
+        if name not in schema.names:
+            raise SchemaError.missing("table", name, schema.names)
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def conformed(
+    batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any] | None = None
+) -> pa.RecordBatch:
+    """Give a batch in a schema; columns that it lacks have one of ``values``, or are null."""
+    columns = []
+    for field in schema:
+        if field.name in batch.schema.names:
+            columns.append(_cast(batch.column(field.name), field.type))
+        else:
+            value = pa.scalar((values or {}).get(field.name), field.type)
+            columns.append(pa.repeat(value, batch.num_rows))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    plain = decode(column)  # Arrow casts few of the types that it reads
+    return plain if plain.type == kind else plain.cast(kind)

@@ -1,0 +1,224 @@
+"""Pins: which snapshot a micro-batch reads, whoever reads it and however often.
+
+::
+
+    products/.pins/
+      lock                       taken by all who pin, together; by whoever removes, alone
+      <query id>/<batch id>      {"files": …, "time": …}, made once, by the first who comes
+      held-<id>/<files>          the same, for the DataFrames of a driver that are no streams
+
+A pin is made before the snapshot's files are opened. So whoever removes snapshots, and reads the
+pins while no one can add to them, removes none that someone is about to open.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from semistream.master.files import Draft, sync_folder
+from semistream.master.format import Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = [
+    "HELD",
+    "KEPT",
+    "Pin",
+    "Pinned",
+    "all_pins",
+    "alone",
+    "hold",
+    "pin",
+    "pin_folder",
+    "release",
+    "remove_stale",
+]
+
+KEPT = 3
+"""Pins of a query that stay: the newest batch may be replayed, tasks of the one before may still
+be running, and one more for who takes back the last commit of a checkpoint by hand."""
+HELD = "held-"
+"""What the names of those begin with that hold snapshots and are no queries."""
+_LOCK = "lock"
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What was decided for a micro-batch once and for all."""
+
+    files: str
+    """The snapshot, by what its files' names begin with."""
+    time: float
+    """The batch's own clock, in seconds since 1970: the same in every attempt and replay."""
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A pin, and where it stands."""
+
+    path: Path
+    pin: Pin
+    made: float
+
+    @property
+    def query(self) -> str:
+        """The query that it belongs to, or who holds it."""
+        return self.path.parent.name
+
+    @property
+    def batch(self) -> str:
+        """The micro-batch, by its number."""
+        return self.path.name
+
+
+def pin_folder(folder: Path) -> Path:
+    """Give the folder of a master's pins."""
+    return folder / ".pins"
+
+
+def pin(folder: Path, query: str, batch: str, clock: Callable[[], float] = time.time) -> Pin:
+    """Give the pin of a micro-batch; whoever comes first pins the current snapshot.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, pyarrow as pa, semistream as ss
+    >>> path = pathlib.Path(tempfile.mkdtemp())
+    >>> first = ss.build_master(pa.table({"id": [1]}), path, key="id")
+    >>> before = pin(path, "a query", "7")
+    >>> second = ss.build_master(pa.table({"id": [1, 2]}), path, key="id")
+    >>> pin(path, "a query", "7") == before
+    True
+    >>> pin(path, "a query", "8").files == second.manifest.files
+    True
+    """
+    path = pin_folder(folder) / query / batch
+    found = _read(path)
+    if found is None:
+        Manifest.load(folder)  # no master is an error that says so
+        with _locked(folder, fcntl.LOCK_SH):
+            found = _made(path, Manifest.load(folder).files, clock)
+            _trim(path.parent)
+    return found
+
+
+def hold(folder: Path, holder: str, files: str = "", clock: Callable[[], float] = time.time) -> Pin:
+    """Keep a snapshot, the current one if none is named, from being removed for a day.
+
+    Who holds it again meanwhile has a day from then on.
+    """
+    Manifest.load(folder)
+    with _locked(folder, fcntl.LOCK_SH):
+        files = files or Manifest.load(folder).files
+        path = pin_folder(folder) / f"{HELD}{holder}" / files
+        found = _read(path) or _made(path, files, clock)
+        os.utime(path)
+    return found
+
+
+def release(folder: Path, holder: str) -> None:
+    """Hold nothing any more."""
+    shutil.rmtree(pin_folder(folder) / f"{HELD}{holder}", ignore_errors=True)
+
+
+def _made(path: Path, files: str, clock: Callable[[], float]) -> Pin:
+    """Make a pin, or give the one that someone else has made meanwhile."""
+    path.parent.mkdir(exist_ok=True)
+    with Draft(path.parent, json.dumps(asdict(Pin(files, clock()))).encode()) as draft:
+        draft.sync()
+        if draft.publish_first(path.name):
+            sync_folder(path.parent)  # a replay after a power cut must find it
+    found = _read(path)
+    assert found is not None  # noqa: S101 - no one removes it meanwhile
+    return found
+
+
+def _read(path: Path) -> Pin | None:
+    try:
+        return Pin(**json.loads(path.read_bytes()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _trim(folder: Path) -> None:
+    """Remove what the query cannot need any more, so that pins do not pile up between builds."""
+    if not folder.name.startswith(HELD):
+        for old in _newest_first(folder)[KEPT:]:
+            old.path.unlink(missing_ok=True)
+
+
+def all_pins(folder: Path) -> list[Pinned]:
+    """Give all pins of a master."""
+    return [pinned for place in _holders(folder) for pinned in _newest_first(place)]
+
+
+def _holders(folder: Path) -> list[Path]:
+    place = pin_folder(folder)
+    return sorted(p for p in place.iterdir() if p.is_dir()) if place.is_dir() else []
+
+
+def remove_stale(folder: Path, keep: float, now: float) -> set[str]:
+    """Remove the pins that no one can need; give the queries of those that stay.
+
+    No one may pin meanwhile, see `alone`.
+    """
+    stay = set()
+    for place in _holders(folder):
+        pins, held = _newest_first(place), place.name.startswith(HELD)
+        limit = now - (min(keep, _DAY) if held else keep)
+        seen = bool(pins) and pins[0].made > limit
+        needed = [p for p in pins if p.made > limit] if held else pins[: KEPT if seen else 0]
+        for path in place.iterdir():  # drafts, too
+            if path not in {pinned.path for pinned in needed}:
+                path.unlink()
+        if needed:
+            stay.add(place.name)
+        else:
+            place.rmdir()
+    return stay
+
+
+def _newest_first(folder: Path) -> list[Pinned]:
+    """Give them by the time at which they were made: a number may come again, a time does not."""
+    found = []
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # removed just now, by who pinned beside us
+            if not path.name.startswith(".") and (pin := _read(path)) is not None:
+                found.append(Pinned(path, pin, path.stat().st_mtime))
+    return sorted(found, key=lambda each: (each.made, each.batch.zfill(20)), reverse=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let no one pin meanwhile.
+
+    Where there are no pins yet there is no need: who pins makes their folder first, and looks for
+    the current snapshot, which no one removes, afterwards.
+    """
+    if not pin_folder(folder).is_dir():
+        yield
+        return
+    with _locked(folder, fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    place = pin_folder(folder)
+    place.mkdir(exist_ok=True)
+    # A file, not the folder: network file systems lock those across hosts, if opened for writing.
+    handle = os.open(place / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, how)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,247 @@
+"""Bringing a master to a newer version: read what changed, sort it, write a new snapshot."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from semistream.errors import OptionError, SchemaError, SemistreamError
+from semistream.master.build import Progress, written
+from semistream.master.files import Draft
+from semistream.master.format import Manifest
+from semistream.master.lake.find import find_table
+from semistream.master.sort import ExternalSort
+from semistream.master.source import Rows
+from semistream.master.store import Master, open_master
+from semistream.master.sync.counting import counted, parent_filter
+from semistream.master.sync.given import given_changes
+from semistream.master.sync.merge import MisfitError, Scope, weighted
+from semistream.master.sync.rewrite import Rewrite, Tally
+from semistream.master.target import Origin, Target, sizes
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from semistream.master.lake.table import Feed, LakeTable
+
+__all__ = ["Synced", "sync_master"]
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What a sync did, and the master as it is now."""
+
+    master: Master
+    how: str
+    """``"change data feed"``, ``"files"``, ``"all rows"``, ``"given"``; empty: nothing was new."""
+    values: int
+    """Join values whose rows changed."""
+    upserted: int
+    """Rows that were not there before."""
+    deleted: int
+    """Rows of join values that have none any more."""
+    pages_rewritten: int
+    pages_copied: int
+    bytes_written: int
+    """Bytes of pages that were not copied."""
+
+    @property
+    def version(self) -> Any:  # noqa: ANN401 - as the kind of table has it
+        """The version of the table that the master has now."""
+        return self.master.manifest.source.get("version")
+
+    def describe(self) -> str:
+        """Say in a line what was done."""
+        if not self.values:
+            return f"{self.master.path}: nothing new, {self.master.rows:,} rows"
+        return (
+            f"{self.master.path}: {self.upserted:,} rows upserted, {self.deleted:,} deleted, by "
+            f"{self.how}; {self.pages_rewritten:,} pages rewritten, {self.pages_copied:,} copied, "
+            f"{format_bytes(self.bytes_written)} written; {self.master.rows:,} rows now"
+        )
+
+
+def sync_master(
+    path: str | os.PathLike[str],
+    version: int | None = None,
+    *,
+    upserts: pa.Table | pa.RecordBatch | pa.RecordBatchReader | None = None,
+    deletes: Any = None,  # noqa: ANN401 - a table of keys, an array, a list
+    source: Any = None,  # noqa: ANN401 - as build_master takes it
+    memory: int | str = "1GB",
+    progress: Callable[[Progress], None] | None = None,
+) -> Synced:
+    """Bring a master to a newer version of its table by the rows that changed.
+
+    The result is a new snapshot with the rows of a master built anew, put in place atomically;
+    whoever reads the old one goes on. A sync that fails or is killed changes nothing. Pages that no
+    change touches are copied as they are.
+
+    Parameters
+    ----------
+    path
+        The folder of the master.
+    version
+        The version to come to, by default the newest. To go back, build again.
+    upserts
+        Changes from elsewhere, instead of those of the table: for each key in it, its rows replace
+        all rows of that key. A master that was changed so follows its table no more.
+    deletes
+        Keys that go, with all their rows: a pyarrow Table of the key columns; for a key of one
+        column also an array or a list. Upserts come after deletes.
+    source
+        Where the table is now, if it moved or needs a library's object with credentials: what
+        `build_master` takes.
+    memory
+        What reading and sorting the changes may use. All rows of one changed join value are held at
+        once.
+    progress
+        Called now and then with a `Progress`.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa, semistream as ss
+    >>> path = tempfile.mkdtemp()
+    >>> _ = ss.build_master(pa.table({"id": [1, 2], "price": [1.5, 9.0]}), path, key="id")
+    >>> new = pa.table({"id": [2, 3], "price": [8.5, 4.0]})
+    >>> synced = ss.sync_master(path, upserts=new, deletes=[1])
+    >>> synced.upserted, synced.deleted, synced.master.rows
+    (2, 1, 2)
+    """
+    given = upserts is not None or deletes is not None
+    if given and (version is not None or source is not None):
+        msg = "give either upserts and deletes, or a version or source to read the changes from"
+        raise OptionError(msg)
+    folder = Path(path)
+    target = _target(Manifest.load(folder), folder)
+    room = sizes(target.page_bytes, memory)[1]
+    with target.building():
+        parent = open_master(folder)
+        sync = _Sync(parent, _target(parent.manifest, folder), room, progress or (lambda _: None))
+        if given:
+            return sync.apply(given_changes(parent, upserts, deletes), {})
+        return sync.follow(_table(parent.manifest, version, source))
+
+
+def _target(manifest: Manifest, folder: Path) -> Target:
+    return Target.of(folder, manifest.schema, manifest.key, manifest.page_bytes)
+
+
+def _table(manifest: Manifest, version: int | None, source: Any) -> LakeTable:  # noqa: ANN401
+    note = manifest.source
+    if not note:
+        msg = (
+            "this master does not follow a table: it was built from rows in memory or by Spark, or "
+            "changed by upserts; give upserts= or deletes=, or build it from a table of files"
+        )
+        raise OptionError(msg)
+    table = find_table(source or note["uri"], version, note["columns"])
+    if table.kind != note["kind"]:
+        msg = (
+            f"source={source!r} is of kind {table.kind}, the master was built from {note['kind']} "
+            f"({note['uri']}); build it again"
+        )
+        raise OptionError(msg)
+    return table
+
+
+@dataclass(frozen=True)
+class _Sync:
+    """One sync: what it changes, and how it tells."""
+
+    parent: Master
+    target: Target
+    memory: int
+    progress: Callable[[Progress], None]
+
+    def follow(self, table: LakeTable) -> Synced:
+        """Come to the version of a table, by the cheapest way that works."""
+        since = self.parent.manifest.source
+        if not table.is_newer(since):
+            return _synced(self.parent, "", Tally(), 0)
+        if not table.schema.equals(self.parent.schema):
+            raise _other_schema(self.parent.schema, table.schema)
+        *ways, last = table.feeds(since, self.memory // 16)
+        for feed in ways:
+            try:
+                return self.apply(feed, table.note)
+            except MisfitError:
+                continue  # what the library tells is not what was built: compare more
+            except SemistreamError:
+                raise
+            except (OSError, pa.ArrowException, *table.errors):
+                continue  # what is needed was cleaned up, or the library does not read it
+        return self.apply(last, table.note)
+
+    def apply(self, feed: Feed, note: Mapping[str, Any]) -> Synced:
+        """Write the snapshot that these changes make."""
+        schema = weighted(_none(self.parent), 0).schema
+        with closing(ExternalSort(schema, self.memory, self.target.folder)) as sort:
+            nulls = self._read(feed, sort)
+            return self._write(feed, sort, nulls, note)
+
+    def _read(self, feed: Feed, sort: ExternalSort) -> int:
+        """Sort all changes; give how many more of them have no key than before."""
+        read = nulls = 0
+        for weight, batch in feed.batches():
+            rows = Rows(pa.RecordBatchReader.from_batches(batch.schema, [batch]), None)
+            for count, coded in rows.encoded(self.target.keys, self.memory):
+                read += count
+                nulls += weight * (count - coded.num_rows)
+                sort.add(weighted(coded, weight))
+            self.progress(Progress("read", read, None))
+        return nulls
+
+    def _write(self, feed: Feed, sort: ExternalSort, nulls: int, note: Mapping[str, Any]) -> Synced:
+        parent, known = self.parent, self.parent.statistics.null_keys
+        passed = written(self.progress, parent.rows)
+        keys = parent_filter(parent, self.memory)
+        with (
+            Draft(self.target.folder) as pages,
+            closing(Rewrite(parent, pages, keys, feed.scope, passed)) as rewrite,
+        ):
+            rewrite.run(sort.merged())
+            changed = rewrite.changed()
+            null_keys = nulls if feed.scope is Scope.ALL else known + nulls
+            if len(changed) or null_keys != known:
+                counts, keys = counted(rewrite, pages.file, null_keys, self.memory)
+                origin = Origin(note, parent.manifest.files, changed)
+                self.target.publish(pages, rewrite.writer.index, counts, keys, origin)
+            elif note:
+                self.target.restate(replace(parent.manifest, source=note))
+            return _synced(open_master(self.target.folder), feed.how, rewrite.tally, len(changed))
+
+
+def _none(master: Master) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=master.page_schema)
+
+
+def _synced(master: Master, how: str, tally: Tally, values: int) -> Synced:
+    written_bytes = master.manifest.pages_bytes - tally.bytes_copied if values else 0
+    done = tally if values else Tally()
+    return Synced(
+        master,
+        how,
+        values,
+        done.upserted,
+        done.deleted,
+        done.pages_rewritten,
+        done.pages_copied,
+        written_bytes,
+    )
+
+
+def _other_schema(old: pa.Schema, new: pa.Schema) -> SchemaError:
+    def columns(schema: pa.Schema) -> str:
+        return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+    return SchemaError(
+        f"the table's columns are not those of the master any more: it has {columns(new)}; the "
+        f"master has {columns(old)}. Build the master again"
+    )

@@ -1,0 +1,129 @@
+"""What becomes of stream rows without a master row.
+
+Inside one DataFrame such a row can be left out, filled, refused, or only marked: the writer behind
+it splits rows by their mark, and writes those without a master row to a table of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from semistream.errors import OptionError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "ABSENT",
+    "MATCHED",
+    "NULL_KEY",
+    "SPLITTING",
+    "STATUS",
+    "WORDS",
+    "Missing",
+    "OnMissing",
+    "default_value",
+]
+
+MATCHED, ABSENT, NULL_KEY = "matched", "absent", "null key"
+"""What a status column says of a row."""
+
+DEFAULTS = "defaults"
+STATUS = "_status"
+"""The status column's name where rows are to be split and none is given."""
+SPLITTING = ("quarantine", "wait")
+WORDS = ("null", "drop", "error", "quarantine", "wait")
+Missing = str | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class OnMissing:
+    """What is done with rows of a left join that have no master row."""
+
+    kind: str = "null"
+    """One of `WORDS`, or ``"defaults"``."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Values for the master's columns of such rows, by the names that the master has."""
+
+    @classmethod
+    def of(cls, given: Missing | None, how: str) -> OnMissing:
+        """Read the argument of `enrich`, for a join of this kind.
+
+        Examples
+        --------
+        >>> OnMissing.of({"price": 0.0}, "left").kind
+        'defaults'
+        >>> OnMissing.of("quarantin", "left")
+        Traceback (most recent call last):
+        semistream.errors.OptionError: on_missing 'quarantin' is not known; choose one of: ...
+        """
+        if given is None:
+            return cls()
+        if how != "left":
+            msg = (
+                f"on_missing={given!r} says what becomes of rows without a master row, and "
+                f"how={how!r} has said it already; take how='left' with it"
+            )
+            raise OptionError(msg)
+        if isinstance(given, Mapping):
+            return cls(DEFAULTS, dict(given))
+        if given not in WORDS:
+            error = OptionError.unknown("on_missing", given, WORDS)
+            msg = f"{error} Or give default values, as {{'price': 0.0}}."
+            raise OptionError(msg)
+        return cls(given)
+
+    @property
+    def splits(self) -> bool:
+        """Whether the writer must tell such rows from others."""
+        return self.kind in SPLITTING
+
+    def checked(self, schema: pa.Schema, payload: Sequence[str]) -> OnMissing:
+        """Give default values in the types of the master's columns; refuse what does not fit."""
+        if self.kind == DEFAULTS and not self.defaults:
+            msg = "on_missing={} gives no default value; name a column, or take on_missing='null'"
+            raise OptionError(msg)
+        for name in self.defaults:
+            if name not in payload:
+                raise SchemaError.missing("enrichment", name, payload)
+        typed = {name: default_value(v, schema.field(name)) for name, v in self.defaults.items()}
+        return OnMissing(self.kind, typed)
+
+
+def default_value(value: object, column: pa.Field) -> Any:  # noqa: ANN401 - any type of Arrow's
+    """Give a default value in the type of its column.
+
+    Text is read where the column is a date, a time or a decimal, so that a file can give it.
+
+    Examples
+    --------
+    >>> default_value("2020-02-29", pa.field("added", pa.date32()))
+    datetime.date(2020, 2, 29)
+    >>> default_value(1.5, pa.field("units", pa.int32()))
+    Traceback (most recent call last):
+    semistream.errors.SchemaError: on_missing: 1.5 is no value of column 'units', which is int32...
+    """
+    t, kind = pa.types, column.type
+    if t.is_dictionary(kind):
+        kind = kind.value_type
+    if t.is_nested(kind):
+        msg = f"on_missing: column {column.name!r} is {kind}; such columns have no default value"
+        raise SchemaError(msg)
+    if t.is_decimal(kind) and isinstance(value, float):
+        value = str(value)
+    read = isinstance(value, str) and (t.is_temporal(kind) or t.is_decimal(kind))
+    try:
+        if isinstance(value, bool) != t.is_boolean(kind) and value is not None:
+            raise pa.ArrowInvalid
+        made = pa.scalar(value).cast(kind) if read else pa.scalar(value, kind)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        msg = (
+            f"on_missing: {value!r} is no value of column {column.name!r}, which is {column.type}; "
+            "give one of this type"
+        )
+        raise SchemaError(msg) from None
+    return made.as_py()

@@ -1,0 +1,75 @@
+"""The commands that list a master's snapshots, and remove those that no one needs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from semistream.master import clean_master, snapshots
+from semistream.master.snapshots import KEEP
+from semistream.terminal import AsJson, console, messages
+
+if TYPE_CHECKING:
+    from semistream.master import Snapshot
+
+__all__ = ["add_to"]
+
+MasterPath = Annotated[Path, typer.Argument(help="The folder of the master table.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to those on masters."""
+    app.command("snapshots")(list_snapshots)
+    app.command("clean")(clean)
+
+
+def list_snapshots(path: MasterPath, as_json: AsJson = False) -> None:
+    """List the snapshots of a master table, and who may still read them."""
+    with messages():
+        found = [_facts(snapshot) for snapshot in snapshots(path)]
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    table = Table("snapshot", "rows", "made", "source", "needed by")
+    for facts in found:
+        current = ["new queries"] if facts["current"] else []
+        source = ", ".join(f"{name} {value}" for name, value in facts["source"].items())
+        needed = "\n".join([*current, *facts["pinned_by"]]) or "no one"
+        table.add_row(facts["files"], f"{facts['rows']:,}", facts["made"], source, needed)
+    console.print(table)
+
+
+def _facts(snapshot: Snapshot) -> dict[str, Any]:
+    manifest = snapshot.manifest
+    return {
+        "files": manifest.files,
+        "snapshot": manifest.snapshot,
+        "rows": manifest.statistics.rows,
+        "made": datetime.fromtimestamp(snapshot.time, UTC).isoformat(timespec="seconds"),
+        "source": dict(manifest.source),
+        "parent": manifest.parent,
+        "current": snapshot.current,
+        "pinned_by": list(snapshot.pinned_by),
+    }
+
+
+def clean(
+    path: MasterPath,
+    keep: Annotated[
+        str, typer.Option(help="How long what a query needs stays though it was not seen.")
+    ] = KEEP,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the snapshots that no query can need; every build does so, too."""
+    with messages():
+        removed = clean_master(path, keep)
+    if as_json:
+        typer.echo(json.dumps({"path": str(path), "removed": removed}))
+        return
+    told = f"{path}: {len(removed)} snapshots removed, {len(snapshots(path))} stay"
+    console.print(told, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,161 @@
+"""Which snapshot of a master a task reads: that of its micro-batch, whoever pinned it.
+
+A streaming DataFrame is pinned by its tasks, batch by batch. Any other is settled by the driver
+before it runs: on the pin of the micro-batch in which it was made (``foreachBatch``), or else on
+the current snapshot, which is held for a day from its last use or until the driver ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import logging
+import os
+import uuid
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
+
+from pyspark import TaskContext
+
+from semistream.master import pins
+from semistream.spark.cluster import context_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from semistream.master.pins import Pin
+    from semistream.spark.job import Job
+
+__all__ = ["batch_of_task", "folder_of", "pinned", "settled", "snapshot_of", "task_property"]
+
+log = logging.getLogger(__name__)
+
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_last: dict[str, tuple[tuple[str, str], Pin]] = {}
+
+
+def task_property(name: str) -> str:
+    """Give what Spark tells a task of the query that it belongs to."""
+    context = TaskContext.get()
+    return (context.getLocalProperty(name) if context else None) or ""
+
+
+def batch_of_task() -> tuple[str, str] | None:
+    """Give the query and the micro-batch of this task, None where there are no such."""
+    query, batch = task_property(_QUERY), task_property(_BATCH)
+    return (query, batch) if query and batch else None
+
+
+def pinned(path: str, of: tuple[str, str] | None = None) -> Pin | None:
+    """Give the pin of this task's micro-batch, made now if this is the first to ask.
+
+    None where there is no micro-batch, and where no pin can be made: on an object store, or in a
+    folder that may not be written. The log says so, once.
+
+    Parameters
+    ----------
+    path
+        The master's folder; a copy has no pins of its own.
+    of
+        The query and the micro-batch, if they are not this task's.
+    """
+    of = of or batch_of_task()
+    if of is None:
+        return None
+    known = _last.get(path)
+    if known is None or known[0] != of:
+        found = _allowed(path, lambda folder: pins.pin(folder, *of))
+        if found is None:
+            return None
+        known = _last[path] = of, found
+    return known[1]
+
+
+def snapshot_of(job: Job) -> str:
+    """Give the files of the snapshot that a task reads, empty for the current one."""
+    if not job.files and job.is_versioned:
+        pin = pinned(job.path)
+        return pin.files if pin else ""
+    if job.holder:
+        _allowed(job.path, lambda folder: pins.hold(folder, job.holder, job.files))
+    return job.files
+
+
+def settled(spark: SparkSession, job: Job, streaming: bool) -> Job:
+    """Give the job with the snapshot that all of its tasks read, unless they pin it themselves."""
+    if not job.is_versioned or (streaming and not job.files):
+        return job
+    of = None if job.files else _batch_of_driver(spark)
+    if of and (pin := pinned(job.path, of)):
+        return replace(job, files=pin.files)
+    held = _allowed(job.path, lambda folder: pins.hold(folder, _holder(), job.files))
+    if held is None:
+        return job
+    _release_at_end(job.path)
+    return replace(job, files=held.files, holder=_holder())
+
+
+def folder_of(path: str) -> Path | None:
+    """Give the folder of a path, None where it is on another machine."""
+    if "://" not in path:
+        return Path(path)
+    parsed = urlparse(path)
+    return Path(unquote(parsed.path)) if parsed.scheme == "file" else None
+
+
+def _allowed(path: str, do: Callable[[Path], Pin]) -> Pin | None:
+    """Do it, unless it is not possible there."""
+    folder = folder_of(path)
+    if folder is None:
+        _warn(path, "it is not on a file system of this machine")
+        return None
+    try:
+        return do(folder)
+    except OSError as error:
+        if error.errno not in _FORBIDDEN:
+            raise
+        _warn(path, f"{error.strerror}: {error.filename}")
+        return None
+
+
+@cache
+def _warn(path: str, why: str) -> None:
+    """Say it once."""
+    log.warning(
+        "%s: snapshots cannot be pinned there (%s). While this master is built anew, tasks of one "
+        "micro-batch may read different snapshots, and a repeated one reads the newest; let "
+        "executors write to its folder .pins, or build it anew only while no query runs.",
+        path,
+        why,
+    )
+
+
+def _batch_of_driver(spark: SparkSession) -> tuple[str, str] | None:
+    """Give the query and the micro-batch in whose ``foreachBatch`` this is called."""
+    context = context_of(spark)
+    if context is None:  # Spark Connect, whose server does not tell
+        return None
+    query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+    return (query, batch) if query and batch else None
+
+
+@cache
+def _holder_of(pid: int) -> str:
+    return f"{pid}-{uuid.uuid4().hex[:12]}"
+
+
+def _holder() -> str:
+    return _holder_of(os.getpid())
+
+
+@cache
+def _release_at_end(path: str) -> None:
+    folder, holder = folder_of(path), _holder()
+    if folder is not None:
+        atexit.register(pins.release, folder, holder)

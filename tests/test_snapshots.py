@@ -1,0 +1,253 @@
+"""Several snapshots in a folder: opened by name, pinned by micro-batches, removed when free."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import semistream as ss
+from parts.changing import change
+from semistream.commands import app
+from semistream.errors import MasterError, MasterNotFoundError, OptionError
+from semistream.master import clean_master, pins, snapshots
+from semistream.master.snapshots import changes_since, remove_unneeded
+
+DAY = 86_400.0
+QUERY = "0f0e8a52-0000-4000-8000-00000000000"
+
+
+def table(price, rows=300):
+    return pa.table({"id": np.arange(rows), "price": np.full(rows, price)})
+
+
+def built(path, price, rows=300):
+    return ss.build_master(table(price, rows), path, key="id", page_bytes="4KB")
+
+
+def prices(master):
+    parts = range(len(master.index.code))
+    return {p for i in parts for p in master.reader().load(i, 1)[0]["price"].to_pylist()}
+
+
+def there(path):
+    return [snapshot.manifest.files for snapshot in snapshots(path)]
+
+
+# -- which there are ------------------------------------------------------------------------------
+
+
+def test_a_pinned_snapshot_stays_and_is_opened_by_its_id(tmp_path):
+    old = built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "4")
+    new = built(tmp_path, 2)
+    assert there(tmp_path) == [new.manifest.files, old.manifest.files]
+    for name in (old.snapshot, old.manifest.files, old.snapshot[:8]):
+        chosen = ss.open_master(tmp_path, "mapped", snapshot=name)
+        assert (prices(chosen), chosen.chosen) == ({1}, True)
+    assert prices(ss.open_master(tmp_path, snapshot=new.snapshot)) == {2}
+    assert prices(ss.open_master(tmp_path)) == {2}
+
+
+@pytest.mark.parametrize("name", ["", "abc", "0" * 32, f"{'0' * 32}-{'0' * 8}"])
+def test_a_snapshot_that_is_not_there_is_told_with_those_that_are(name, tmp_path):
+    master = built(tmp_path, 1)
+    with pytest.raises(MasterError, match=f"{master.manifest.files} .the current one"):
+        ss.open_master(tmp_path, snapshot=name)
+
+
+def test_without_pins_a_build_leaves_one_snapshot(tmp_path):
+    built(tmp_path, 1)
+    new = built(tmp_path, 2)
+    assert there(tmp_path) == [new.manifest.files]
+    assert {p.suffix for p in tmp_path.iterdir()} == {
+        ".json",
+        ".pages",
+        ".index",
+        ".filter",
+        ".manifest",
+    }
+
+
+def test_a_master_of_an_older_version_is_kept_as_well(tmp_path):
+    old = built(tmp_path, 1)
+    (tmp_path / old.manifest.name("manifest")).unlink()
+    pins.pin(tmp_path, QUERY, "0")
+    built(tmp_path, 2)
+    assert prices(ss.open_master(tmp_path, snapshot=old.manifest.files)) == {1}
+
+
+# -- pins -----------------------------------------------------------------------------------------
+
+
+def test_a_pin_says_when_it_was_made_and_never_changes(tmp_path):
+    master = built(tmp_path, 1)
+    first = pins.pin(tmp_path, QUERY, "7", clock=lambda: 12.5)
+    built(tmp_path, 2)
+    assert pins.pin(tmp_path, QUERY, "7", clock=lambda: 99.0) == first
+    assert first == pins.Pin(master.manifest.files, 12.5)
+    told = json.loads((tmp_path / ".pins" / QUERY / "7").read_text())
+    assert told == {"files": master.manifest.files, "time": 12.5}
+
+
+def test_a_query_keeps_its_newest_pins_alone(tmp_path):
+    built(tmp_path, 1)
+    for batch in range(20):
+        pins.pin(tmp_path, QUERY, str(batch))
+    assert {p.batch for p in pins.all_pins(tmp_path)} == {"17", "18", "19"}
+    pins.pin(tmp_path, QUERY, "5")  # taken back by hand: it counts by time
+    assert {p.batch for p in pins.all_pins(tmp_path)} == {"5", "18", "19"}
+
+
+def test_no_master_to_pin(tmp_path):
+    with pytest.raises(MasterNotFoundError):
+        pins.pin(tmp_path / "none", QUERY, "0")
+
+
+def test_pins_hold_while_builds_remove(tmp_path):
+    """Twins of two queries pin and open as fast as they can, side by side, while one builds."""
+    built(tmp_path, 0)
+
+    def read(query, beside):
+        files = []
+        for batch in range(60):
+            beside.wait(60)
+            files.append(pins.pin(tmp_path, query, str(batch)).files)
+            ss.open_master(tmp_path, snapshot=files[-1]).verify()
+        return files
+
+    with ThreadPoolExecutor(4) as pool:
+        beside = {f"{QUERY}{number}": threading.Barrier(2) for number in range(2)}
+        running = [pool.submit(read, *pair) for pair in beside.items() for _ in range(2)]
+        number = 0
+        while not all(each.done() for each in running):
+            number += 1
+            built(tmp_path, number, rows=50)
+        one, its_twin, other, their_twin = (each.result() for each in running)
+    assert (one, other) == (its_twin, their_twin)
+    assert len(set(one)) > 5
+    built(tmp_path, number + 1)
+    assert len(there(tmp_path)) <= 1 + 2 * pins.KEPT
+
+
+# -- what goes ------------------------------------------------------------------------------------
+
+
+def test_snapshots_go_when_their_query_is_past_them(tmp_path):
+    for batch in range(10):
+        built(tmp_path, batch)
+        pins.pin(tmp_path, QUERY, str(batch))
+    assert len(there(tmp_path)) == 4  # the newest was current when the oldest was let go
+    assert len(clean_master(tmp_path)) == 1
+    assert len(there(tmp_path)) == 3
+
+
+def test_pins_and_notes_of_queries_that_were_not_seen_go(tmp_path):
+    old = built(tmp_path, 1)
+    for query in ("1", "2"):
+        pins.pin(tmp_path, QUERY + query, "0")
+        (tmp_path / f".query-{QUERY}{query}-{'0' * 16}").write_text("shape")
+    held = pins.hold(tmp_path, "driver")
+    assert held.files == old.manifest.files
+    built(tmp_path, 2)
+    week_ago = time.time() - 6.5 * DAY
+    for path in (tmp_path / ".pins").glob(f"{QUERY}1/*"):
+        os.utime(path, (week_ago, week_ago))
+    for note in tmp_path.glob(".query-*"):
+        os.utime(note, (week_ago, week_ago))
+    remove_unneeded(tmp_path, 7 * DAY, time.time() + DAY)
+    assert [p.query for p in pins.all_pins(tmp_path)] == [f"{QUERY}2"]
+    assert [p.name[7:43] for p in tmp_path.glob(".query-*")] == [f"{QUERY}2"]
+    assert len(there(tmp_path)) == 2
+    remove_unneeded(tmp_path, 7 * DAY, time.time() + 8 * DAY)
+    assert len(there(tmp_path)) == 1
+    assert not list(tmp_path.glob(".query-*"))
+
+
+def test_who_holds_a_snapshot_lets_it_go(tmp_path):
+    built(tmp_path, 1)
+    pins.hold(tmp_path, "driver")
+    new = built(tmp_path, 2)
+    assert len(there(tmp_path)) == 2
+    assert snapshots(tmp_path)[1].pinned_by == ("a DataFrame",)
+    pins.release(tmp_path, "driver")
+    clean_master(tmp_path)
+    assert there(tmp_path) == [new.manifest.files]
+
+
+def test_removal_waits_for_who_is_pinning(tmp_path):
+    built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "0")
+    done = threading.Event()
+
+    def clean():
+        clean_master(tmp_path)
+        done.set()
+
+    thread = threading.Thread(target=clean)
+    with pins._locked(tmp_path, pins.fcntl.LOCK_SH):
+        thread.start()
+        assert not done.wait(0.2)
+    thread.join()
+    assert done.is_set()
+
+
+# -- changes --------------------------------------------------------------------------------------
+
+
+def test_changes_add_up_over_generations_even_of_removed_snapshots(tmp_path):
+    ids = [built(tmp_path, 0).snapshot]
+    for number in range(1, 12):
+        prices = np.zeros(300, dtype=np.int64)
+        prices[number] = number
+        master = change(
+            tmp_path, pa.table({"id": np.arange(300), "price": prices}), "id", [number], 4096
+        )
+        ids.append(master.snapshot)
+    assert len(there(tmp_path)) == 1
+    found = list(changes_since(tmp_path, master.manifest, 1_000))
+    assert [snapshot for snapshot, _ in found] == ids[-2:-10:-1]
+    assert [codes.tolist() for _, codes in found][:3] == [[11], [10, 11], [9, 10, 11]]
+    assert len(list(changes_since(tmp_path, master.manifest, 3))) == 3
+    (tmp_path / f"{master.manifest.parent}.changes").unlink()
+    assert len(list(changes_since(tmp_path, master.manifest, 1_000))) == 1
+    built(tmp_path, 5)
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["master", *map(str, words)])
+
+
+def test_the_commands_list_and_clean(tmp_path):
+    old = built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "3")
+    new = built(tmp_path, 2)
+    told = json.loads(run("snapshots", tmp_path, "--json").output)
+    assert [s["files"] for s in told] == [new.manifest.files, old.manifest.files]
+    assert told[1]["pinned_by"] == [f"{QUERY} batch 3"]
+    assert "needed by" in run("snapshots", tmp_path).output
+    assert "0 snapshots removed, 2 stay" in run("clean", tmp_path).output
+    removed = json.loads(run("clean", tmp_path, "--keep", "0s", "--json").output)["removed"]
+    assert removed == [old.manifest.files]
+    assert run("clean", tmp_path, "--keep", "soon").exit_code == 1
+    assert run("snapshots", tmp_path / "none").exit_code == 1
+
+
+def test_how_long_is_checked(tmp_path):
+    built(tmp_path, 1)
+    with pytest.raises(OptionError, match="keep='7 weeks' is not a time"):
+        clean_master(tmp_path, keep="7 weeks")
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(MasterNotFoundError):
+        clean_master(tmp_path / "none")
