@@ -71,7 +71,7 @@ bench-spark: $(STAMP) ## enrich on Spark beside Spark's own joins and beside wha
 	$(BIN)/semistream bench-spark --output results/spark.json --figure docs/spark.svg
 
 bench-live: $(STAMP) ## enrich from PostgreSQL and MariaDB beside a JDBC key list and row by row
-	cd tests && ../$(BIN)/python -m parts.live --output ../results/live.json --data ../.bench
+	cd tests && ../$(BIN)/python -m parts.bench_live --output ../results/live.json --data ../.bench
 
 bench-model: $(STAMP) ## predicted against measured rates of every algorithm; a figure
 	$(BIN)/semistream bench-model --output results/model.json --figure docs/model.svg

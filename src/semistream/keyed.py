@@ -97,8 +97,12 @@ class KeyedEngine(Engine):
         if self.master.keys.exact:
             return (yield from super()._probe(chunk, cache))
         other = self._other_keys(chunk, cache)
-        rest = yield from super()._probe(chunk.only(~other) if other.any() else chunk, cache)
-        return _together(rest, chunk.only(other)) if other.any() else rest
+        if not other.any():
+            return (yield from super()._probe(chunk, cache))
+        if other.all():
+            return chunk
+        rest = yield from super()._probe(chunk.only(~other), cache)
+        return _together(rest, chunk.only(other))
 
     def _other_keys(self, chunk: Chunk, cache: Held) -> Flags:
         """Tell which rows have a code in the cache that stands for another key there."""

@@ -39,11 +39,11 @@ class Metrics:
     iterations: int = 0
     """Rounds of the algorithm's main loop."""
     reads: int = 0
-    """Reads of the master's file."""
+    """Reads of the master's file, or of a database by ranges of keys."""
     pages_read: int = 0
     bytes_read: int = 0
     queries: int = 0
-    """Queries to a database, those that were tried again included."""
+    """Queries to a database by lists of keys, those that were tried again included."""
     fetched: int = 0
     """Master rows that a database sent."""
     evicted: int = 0

@@ -131,7 +131,8 @@ def choose(
         msg = (
             f"memory={memory:,} bytes ({format_bytes(memory)}) is too small for {name!r}; the "
             f"least that works is {least:,} bytes ({format_bytes(least)}), for a window beside "
-            f"{parts}. Smaller pages (page_bytes= of build_master) need less."
+            f"{parts}. Smaller pages (page_bytes= of "
+            f"{'open' if live else 'build'}_master) need less."
         )
         raise BudgetError(msg) from None
     if not live and _fits_whole(task) and (shared is None or spec.master.pages <= _FEW_PAGES):

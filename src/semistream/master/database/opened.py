@@ -22,6 +22,7 @@ from semistream.master.database.retry import Retry
 from semistream.master.database.store import Store
 from semistream.master.format import Manifest, Statistics, page_schema
 from semistream.plain import row_bytes
+from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,7 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     password_env: str | None = None,
     retry: float | str | timedelta | Retry = 60.0,
     feed: str | Feed | None = None,
+    page_bytes: int | str = _PAGE_BYTES,
 ) -> DatabaseMaster:
     """Open a table in PostgreSQL, MySQL or MariaDB as a master.
 
@@ -84,6 +86,8 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
         Where changes are told, so that rows are fetched anew at once: ``"notify"`` (or
         ``"notify:channel"``) for PostgreSQL's notifications, see ``semistream master trigger``;
         ``"kafka://host:port/topic"`` for a topic of changed keys.
+    page_bytes
+        Bytes of a range of keys, for the algorithms that read such in the place of pages.
     """
     names = (table,) if isinstance(table, str) else tuple(table)
     parts = tuple(table.split(".")) if isinstance(table, str) else names
@@ -100,7 +104,9 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     chosen = _chosen(store, found, parts, keys, select, where)
     lives = _lives(ttl, absent_ttl)
     _warn_without_index(store, found, keys)
-    return replace(_master(store, found, chosen, lives), feed=_feed(feed, store.address))
+    master = _master(store, found, chosen, lives)
+    manifest = replace(master.manifest, page_bytes=parse_bytes(page_bytes, "page_bytes"))
+    return replace(master, manifest=manifest, feed=_feed(feed, store.address))
 
 
 def _feed(feed: str | Feed | None, address: Address) -> Feed | None:

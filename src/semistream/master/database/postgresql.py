@@ -127,7 +127,7 @@ class PostgreSQL(Dialect):
         psycopg = _driver()
         if not isinstance(error, psycopg.Error):
             return None
-        state = error.sqlstate
+        state: str | None = error.sqlstate
         if state:
             return state.startswith(_TRANSIENT)
         if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.allocation import private_memory
+from semistream.allocation import concat_rows
 from semistream.errors import StoreError
 from semistream.master.format import aligned
 from semistream.master.index import Index
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["RangeReader", "paged_index"]
 
 _LEAST = -(2**63)
-_ROOM = 2  # times what a range has when its borders are found: the table grows
+_ROOM = 3  # times what a range has: as it comes, as columns, as a message; or less, and it grows
 _HEAD = 4096  # bytes of a message beside its rows
 _PIECE = 1 << 20
 
@@ -80,13 +80,12 @@ class RangeReader(PageReader):
         self.reads = self.bytes_read = 0
         self._master, self._index, self._schema = master, master.index, master.page_schema
         self._size = max(1, parts) * master.statistics.largest_part
-        self._memory: Any = None
-        self._used = 0
+        self._held: list[pa.Buffer] = []
 
     @property
     def nbytes(self) -> int:
         """Bytes that the buffer holds now."""
-        return self._used
+        return sum(content.size for content in self._held)
 
     def _fetch(self, start: int, length: int) -> pa.Buffer:
         raise NotImplementedError
@@ -103,27 +102,18 @@ class RangeReader(PageReader):
 
     def _contents(self, parts: range) -> list[pa.Buffer]:
         """Ask for the rows of neighbouring ranges; give a message of each."""
-        if self._memory is None:
-            self._memory = private_memory(self._size)
+        self._held = []  # what was read before may go
         rows = self._rows(parts)
         self.reads += 1
         self.bytes_read += int(rows.nbytes)
-        bounds = np.searchsorted(
-            rows.column(0).to_numpy(), self._index.page_code[parts.start + 1 : parts.stop]
-        )
-        starts, contents, at = [0, *bounds.tolist()], [], 0
+        borders = self._index.page_code[parts.start + 1 : parts.stop]
+        starts = [0, *np.searchsorted(rows.column(0).to_numpy(), borders).tolist()]
         for part, start, end in zip(parts, starts, [*starts[1:], rows.num_rows], strict=True):
             some = rows.slice(start, end - start)
             self._index.widest[part] = int(row_bytes(some).max(initial=0))
             self._index.rows[part] = some.num_rows
-            message = some.serialize()
-            if at + message.size > self._size:
-                self._refuse_growth(parts)
-            memoryview(self._memory)[at : at + message.size] = message
-            contents.append(pa.py_buffer(self._memory).slice(at, message.size))
-            at = aligned(at + message.size)
-        self._used = min(at, self._size)
-        return contents
+            self._held.append(some.serialize(memory_pool=pa.system_memory_pool()))
+        return list(self._held)
 
     def _rows(self, parts: range) -> pa.RecordBatch:
         """Give the rows of ranges, in the order of their codes."""
@@ -132,11 +122,11 @@ class RangeReader(PageReader):
         for arrays in master.store.rows(self._statement(parts), columns, _PIECE):
             held.append(self._page(arrays))
             size += int(held[-1].nbytes)
-            if size > self._size:
+            if size > self._size // 2:
                 self._refuse_growth(parts)
         if not held:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
-        return pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+        return held[0] if len(held) == 1 else concat_rows(held)
 
     def _statement(self, parts: range) -> Any:  # noqa: ANN401
         codes, master = self._index.page_code, self._master
@@ -160,7 +150,7 @@ class RangeReader(PageReader):
         first = "the beginning" if not parts.start else str(int(codes[parts.start]))
         msg = (
             f"{self._master.store}: the keys from {first} on have grown beyond the "
-            f"{format_bytes(self._size)} that this join reads at a time. Make a new join, which "
-            "finds new ranges, or choose algorithm='adaptive', which asks by lists of keys"
+            f"{format_bytes(self._size // 2)} that this join reads at a time. Make a new join, "
+            "which finds new ranges, or choose algorithm='adaptive', which asks by lists of keys"
         )
         raise StoreError(msg)

@@ -1,0 +1,62 @@
+"""Masters in PostgreSQL and MariaDB: the rows of the reference, whatever key and algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import semistream as ss
+from parts import live
+from semistream import keys as key_codes
+from semistream import testing
+from test_conformance import colliding
+
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("databases")]
+
+HOW = ["inner", "left", "semi", "anti"]
+SERVERS = ["postgresql", "mariadb"]
+_CASES = {}
+
+
+@pytest.fixture(params=SERVERS)
+def server(request):
+    return request.getfixturevalue(request.param)
+
+
+def case_of(server, name):
+    """Each case's table is made once a server."""
+    if (server.scheme, name) not in _CASES:
+        _CASES[server.scheme, name] = live.make(server, name)
+    return _CASES[server.scheme, name]
+
+
+@pytest.mark.parametrize("name", live.names())
+def test_answers(server, name, tmp_path):
+    case = case_of(server, name)
+    for how in HOW:
+        testing.check_answers("adaptive", case, how, tmp_path)
+
+
+@pytest.mark.parametrize("check", testing.checks())
+@pytest.mark.parametrize("name", ["giant_string", "duplicates", "string_and_date"])
+def test_all_checks(server, check, name, tmp_path):
+    check("adaptive", case_of(server, name), "left", tmp_path)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_hashes_that_collide(server, how, tmp_path, monkeypatch):
+    case = case_of(server, "string")
+    monkeypatch.setattr(key_codes, "_hashes", colliding(31))
+    testing.check_drains("adaptive", case, how, tmp_path)
+
+
+PUBLISHED = [name for name in ss.algorithms() if name != "adaptive"]
+
+
+@pytest.mark.parametrize("algorithm", PUBLISHED)
+@pytest.mark.parametrize("name", ["int32", "duplicates"])
+def test_published_algorithms_read_ranges(server, algorithm, name, tmp_path):
+    case = replace(case_of(server, name), memory=256 * 1024, page_bytes=4096)
+    how = HOW[PUBLISHED.index(algorithm) % 4]
+    testing.check_answers(algorithm, case, how, tmp_path)

@@ -1,0 +1,410 @@
+# ruff: noqa: S106, S301, S608 - tests: no secrets, no strangers
+"""A table in a database lives: what is held grows old, what fails is tried again, nothing leaks."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import pickle
+import threading
+import time
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+from parts.databases import PASSWORD
+from parts.live import open_table
+from semistream.errors import (
+    MasterNotFoundError,
+    OptionError,
+    RowTooLargeError,
+    SchemaError,
+    StoreError,
+)
+from semistream.master.database.pool import POOL
+from semistream.master.database.retry import Retry
+
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("databases")]
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def products(server):
+    """A table of 100 products, those with even numbers."""
+    rows = np.arange(0, 200, 2)
+    table = pa.table({"id": rows, "name": [f"product {i}" for i in rows], "stock": rows % 7})
+    server.load("products", table, "id")
+    return server
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def joined(join, *ids):
+    """Give the names of these products, in order of their ids."""
+    batch = pa.record_batch({"id": pa.array(ids, pa.int64())})
+    out = [*join.offer(batch), *join.drain()]
+    rows = [row for batch in out for row in batch.to_pylist()]
+    return [row["name"] for row in sorted(rows, key=lambda row: row["id"])]
+
+
+def start(master, **options):
+    schema = pa.schema([("id", pa.int64())])
+    options = {"memory": "1MB", "select": ["name"], **options}
+    return ss.Join(master, schema, on="id", how="left", **options)
+
+
+def test_rows_hold_as_long_as_ttl_after_they_were_fetched(products):
+    clock = Clock()
+    join = start(open_table(products, "products", "id", ttl="10m", absent_ttl="30s"), clock=clock)
+    assert joined(join, 4, 5) == ["product 4", None]
+    products.execute("UPDATE products SET name = 'new' WHERE id = 4")
+    products.execute("INSERT INTO products (id, name, stock) VALUES (5, 'five', 1)")
+    clock.now += 29
+    assert joined(join, 4, 5) == ["product 4", None]
+    clock.now += 1
+    assert joined(join, 4, 5) == ["product 4", "five"]
+    clock.now += 569  # they were asked for again and again: that does not make them younger
+    assert joined(join, 4) == ["product 4"]
+    clock.now += 1
+    assert joined(join, 4) == ["new"]
+    products.execute("DELETE FROM products WHERE id = 4")
+    clock.now += 600
+    assert joined(join, 4) == [None]
+
+
+def test_without_ttl_rows_hold_as_long_as_the_join(products):
+    clock, master = Clock(), open_table(products, "products", "id")
+    join = start(master, clock=clock)
+    assert joined(join, 4, 5) == ["product 4", None]
+    products.execute("UPDATE products SET name = 'new' WHERE id = 4")
+    clock.now += 10**6
+    assert joined(join, 4, 5) == ["product 4", None]
+    assert join.metrics.queries == 1
+    assert joined(start(master), 4) == ["new"]
+
+
+def test_keys_that_changed_are_asked_for_anew(products):
+    master = open_table(products, "products", "id")
+    join = start(master)
+    assert joined(join, 2, 4, 5) == ["product 2", "product 4", None]
+    products.execute("UPDATE products SET name = 'new'")
+    products.execute("INSERT INTO products (id, name, stock) VALUES (5, 'five', 1)")
+    master.invalidate([4, 5])
+    assert joined(join, 2, 4, 5) == ["product 2", "new", "five"]
+    master.invalidate(None)
+    assert joined(join, 2) == ["new"]
+    master.invalidate(pa.array([2], pa.int32()))
+    assert joined(join, 2) == ["new"]
+    assert join.metrics.queries == 4
+
+
+def test_what_changes_while_it_is_fetched_is_not_held(products):
+    master = open_table(products, "products", "id")
+    join = start(master)
+    batch = pa.record_batch({"id": pa.array([4], pa.int64())})
+    list(join.offer(batch))
+    results = join.drain()
+    engine, fetch = join._running, type(master).fetch
+
+    def changed(*arguments):
+        yield from fetch(*arguments)
+        master.invalidate([4])
+
+    object.__setattr__(engine._table, "fetch", lambda *a: changed(engine._table, *a))
+    assert [b["name"][0].as_py() for b in results] == ["product 4"]
+    products.execute("UPDATE products SET name = 'new' WHERE id = 4")
+    assert joined(join, 4) == ["new"]
+
+
+def test_only_columns_and_rows_that_are_wanted_travel(products):
+    master = open_table(
+        products, "products", "id", select=["name"], where=[("stock", "in", [0, 1, 2])]
+    )
+    assert master.schema.names == ["id", "name"]
+    join = start(master)
+    assert joined(join, 14, 16, 18) == ["product 14", "product 16", None]
+    more = [("name", "!=", "product 14"), ("stock", "is not null"), ("stock", "<", 2)]
+    assert joined(start(open_table(products, "products", "id", where=more)), 14, 16, 28) == [
+        None,
+        None,
+        "product 28",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"table": "nothing"}, MasterNotFoundError, "no such table"),
+        ({"key": "idd"}, SchemaError, "Did you mean 'id'"),
+        ({"select": ["nam"]}, SchemaError, "Did you mean 'name'"),
+        ({"where": "stock > 1"}, OptionError, "give tuples"),
+        ({"where": [("stock", "~", 1)]}, OptionError, "choose one of"),
+        ({"where": [("stock", "=")]}, OptionError, "have no value"),
+        ({"ttl": "soon"}, OptionError, "'10m'"),
+        ({"read": "mapped"}, OptionError, "is for files"),
+    ],
+)
+def test_mistakes_are_named(products, options, error, message):
+    with pytest.raises(error, match=message):
+        ss.open_master(products.url(), **{"table": "products", "key": "id", **options})
+
+
+def test_names_are_quoted(server):
+    name = 'odd"%s`; DROP TABLE products --'
+    quoted = name.replace('"', '""') if server.scheme == "postgresql" else name.replace("`", "``")
+    mark = '"' if server.scheme == "postgresql" else "`"
+    table = f"{mark}{quoted}{mark}"
+    server.execute(
+        f"DROP TABLE IF EXISTS {table}",
+        f"CREATE TABLE {table} ({table} bigint PRIMARY KEY, name text)",
+    )
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {table.replace('%', '%%')} VALUES (%s, %s)", (7, "seven"))
+    master = ss.open_master(server.url(), table=[name], key=name, where=[("name", "!=", "%s'")])
+    batch = pa.record_batch({"id": [7]})
+    join = ss.Join(master, batch.schema, on={"id": name}, memory="1MB")
+    assert [b["name"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["seven"]
+
+
+def test_a_key_that_is_no_integer_has_no_ranges(products):
+    master = open_table(products, "products", "name")
+    batch = pa.record_batch({"name": ["product 4"]})
+    with pytest.raises(OptionError, match="Choose 'adaptive'"):
+        ss.Join(master, batch.schema, on="name", algorithm="meshjoin")
+
+
+def test_a_server_that_starts_again_is_waited_for(products):
+    join = start(open_table(products, "products", "id", retry="60s"))
+    assert joined(join, 4) == ["product 4"]
+    products.stop()
+    starter = threading.Thread(target=lambda: (time.sleep(0.5), products.start()))
+    starter.start()
+    try:
+        assert joined(join, 4, 6, 7) == ["product 4", "product 6", None]
+    finally:
+        starter.join()
+    assert join.metrics.queries > 2
+
+
+def test_a_server_that_is_gone_is_an_error_and_no_miss(products):
+    pauses = []
+    now = iter(np.arange(0, 1000, 0.5).tolist())
+    retry = Retry(limit=3, sleep=pauses.append, chance=lambda: 1.0, clock=lambda: next(now))
+    join = start(open_table(products, "products", "id", retry=retry))
+    assert joined(join, 4) == ["product 4"]
+    products.stop()
+    try:
+        with pytest.raises(StoreError, match="No row was taken for absent") as failed:
+            joined(join, 6)
+    finally:
+        products.start()
+    assert pauses[:3] == [0.1, 0.2, 0.4]
+    assert "products" in str(failed.value)
+    assert "127.0.0.1" in str(failed.value)
+    assert failed.value.__cause__ is not None
+
+
+def test_connections_that_were_cut_are_made_anew(products):
+    join = start(open_table(products, "products", "id"))
+    assert joined(join, 4) == ["product 4"]
+    if products.scheme == "postgresql":
+        products.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'semistream'"
+        )
+    else:
+        for (number,) in products.rows(
+            "SELECT id FROM information_schema.processlist WHERE command = 'Sleep'"
+        ):
+            products.execute(f"KILL {number}")
+    assert joined(join, 6) == ["product 6"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE products DROP COLUMN name",
+        "DROP TABLE products",
+        "ALTER TABLE products RENAME COLUMN id TO number",
+    ],
+)
+def test_a_table_that_was_altered_fails_at_once(products, change):
+    pauses = []
+    retry = Retry(sleep=pauses.append)
+    join = start(open_table(products, "products", "id", retry=retry))
+    assert joined(join, 4) == ["product 4"]
+    products.execute(change)
+    with pytest.raises(StoreError, match="products: the database refuses"):
+        joined(join, 6)
+    assert not pauses
+
+
+def test_a_column_of_another_type_is_converted_or_refused(products):
+    join = start(open_table(products, "products", "id"), select=["stock", "name"])
+    kind = "TYPE text" if products.scheme == "postgresql" else "stock text"
+    verb = "ALTER COLUMN stock" if products.scheme == "postgresql" else "MODIFY COLUMN"
+    products.execute(f"ALTER TABLE products {verb} {kind}")
+    assert joined(join, 4) == ["product 4"]
+    products.execute("UPDATE products SET stock = 'many' WHERE id = 6")
+    with pytest.raises(StoreError, match="products"):
+        joined(join, 6)
+
+
+def test_nobody_without_rights_reads(products):
+    if products.scheme == "postgresql":
+        products.execute("DROP ROLE IF EXISTS stranger", "CREATE ROLE stranger LOGIN PASSWORD 'x'")
+    else:
+        products.execute("CREATE OR REPLACE USER stranger@'%' IDENTIFIED BY 'x'")
+    head, tail = products.url().split("//")
+    url = f"{head}//stranger:x@{tail.rpartition('@')[2]}"
+    with pytest.raises((StoreError, MasterNotFoundError), match=r"denied|may not see"):
+        ss.open_master(url, table="products", key="id")
+    wrong = url.replace(":x@", ":yyy@")
+    with pytest.raises(StoreError, match="refuses") as failed:
+        ss.open_master(wrong, table="products", key="id")
+    assert "yyy" not in str(failed.value)
+
+
+def test_the_password_shows_nowhere(products, caplog, monkeypatch):
+    caplog.set_level(logging.DEBUG)
+    master = open_table(products, "products", "id", retry="100ms")
+    join = start(master)
+    joined(join, 4)
+    products.stop()
+    try:
+        with pytest.raises(StoreError) as failed:
+            joined(join, 6)
+    finally:
+        products.start()
+    shown = [repr(master), master.describe(), str(join.plan), repr(join.plan), caplog.text]
+    error = failed.value
+    shown += [str(error), repr(error), repr(error.__cause__), str(error.__cause__)]
+    shown += [repr(vars(master)), repr(master.store), str(master.path)]
+    for text in shown:
+        assert PASSWORD not in text
+        assert quote(PASSWORD, safe="") not in text
+    assert joined(start(pickle.loads(pickle.dumps(master))), 4) == ["product 4"]
+    monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
+    url = products.url(password=False)
+    named = ss.open_master(url, table="products", key="id", password_env="SHOP_PASSWORD")
+    assert PASSWORD.encode() not in pickle.dumps(named)
+    assert joined(start(named), 4) == ["product 4"]
+    monkeypatch.delenv("SHOP_PASSWORD")
+    with pytest.raises(OptionError, match="every executor"):
+        ss.open_master(url, table="products", key="id", password_env="SHOP_PASSWORD")
+
+
+def test_a_forked_process_has_its_own_connections(products):
+    master = open_table(products, "products", "id")
+    join = start(master)
+    assert joined(join, 4) == ["product 4"]
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=lambda: answers.put((joined(start(master), 6), len(POOL))))
+    child.start()
+    assert answers.get(timeout=60) == (["product 6"], 1)
+    child.join()
+    assert joined(join, 8) == ["product 8"]
+    assert join.metrics.queries == 2
+
+
+def test_connections_that_rest_are_few_and_closed(products):
+    masters = [open_table(products, "products", "id") for _ in range(4)]
+    for join in [start(master) for master in masters]:
+        joined(join, 4)
+    assert 1 <= len(POOL) <= 4  # two an address
+    POOL.close_idle(0)
+    assert not len(POOL)
+
+
+def test_a_row_wider_than_the_budget_is_refused(server):
+    kind = "text" if server.scheme == "postgresql" else "longtext"
+    server.execute("DROP TABLE IF EXISTS wide", f"CREATE TABLE wide (id bigint, name {kind})")
+    server.execute("INSERT INTO wide VALUES (1, 'short')")
+    join = start(open_table(server, "wide", "id"), memory="64KB")
+    server.execute(f"INSERT INTO wide VALUES (2, '{'x' * 60_000}')")
+    assert joined(join, 1) == ["short"]
+    with pytest.raises(RowTooLargeError, match="leave the widest"):
+        joined(join, 2)
+
+
+def test_postgresql_in_its_own_ways(postgresql, monkeypatch):
+    postgresql.execute(
+        "DROP TABLE IF EXISTS odd", "DROP TYPE IF EXISTS mood", "DROP DOMAIN IF EXISTS cents",
+        "CREATE TYPE mood AS ENUM ('sad', 'happy')", "CREATE DOMAIN cents AS numeric(12, 2)",
+        "CREATE TABLE odd (id uuid PRIMARY KEY, code char(6), feels mood, price cents, "
+        "free numeric, valid_to timestamptz, day date, extra jsonb, tags text[])",
+        "INSERT INTO odd VALUES ('6f1f7c1e-0000-4000-8000-00000000000a', 'ab', 'happy', 1.5, "
+        "3.14159, 'infinity', '-infinity', '{\"a\": 1}', '{x,y}')",
+    )  # fmt: skip
+    master = open_table(postgresql, "odd", "id")
+    ids = ["6f1f7c1e-0000-4000-8000-00000000000a", "no uuid", "a\0b"]
+    batch = pa.record_batch({"id": ids})
+    join = ss.Join(master, batch.schema, on="id", memory="1MB")
+    (row,) = [r for b in [*join.offer(batch), *join.drain()] for r in b.to_pylist()]
+    assert (row["code"], row["feels"], str(row["price"]), row["free"]) == (
+        "ab", "happy", "1.50", "3.14159",
+    )  # fmt: skip
+    assert (row["valid_to"].year, row["day"].year, row["tags"]) == (9999, 1, "{x,y}")
+    by_code = open_table(postgresql, "odd", "code")
+    batch = pa.record_batch({"code": ["ab", "ab ", "zz"]})
+    join = ss.Join(by_code, batch.schema, on="code", how="semi", memory="1MB")
+    out = [*join.offer(batch), *join.drain()]
+    assert [code for b in out for code in b["code"].to_pylist()] == ["ab"]
+    with pytest.raises(SchemaError, match="cast it in a view"):
+        open_table(postgresql, "odd", "feels")
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    assert ss.open_master(postgresql.url(password=False), table="odd", key="id").rows == 1
+
+
+def test_mariadb_in_its_own_ways(mariadb):
+    mariadb.execute(
+        "DROP TABLE IF EXISTS odd",
+        "CREATE TABLE odd (id varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci "
+        "PRIMARY KEY, big bigint unsigned, flag bit(3), y year, day date, "
+        "feels enum('sad','happy'), price decimal(40,2), ratio float)",
+        "SET SESSION sql_mode=''",
+    )
+    mariadb.execute(
+        "INSERT INTO odd VALUES ('Ab', 18446744073709551615, b'101', 2024, '2024-02-29', 'happy', "
+        "1.5, 0.1)",
+    )
+    master = open_table(mariadb, "odd", "id")
+    batch = pa.record_batch({"id": ["Ab", "ab", "AB", "Ab ", "Ab"]})
+    join = ss.Join(master, batch.schema, on="id", memory="1MB")
+    rows = [r for b in [*join.offer(batch), *join.drain()] for r in b.to_pylist()]
+    assert len(rows) == 2  # equal by the database's rules is not equal
+    assert rows[0]["big"] == 2**64 - 1
+    assert (rows[0]["flag"], rows[0]["y"], str(rows[0]["price"])) == (5, 2024, "1.50")
+    assert rows[0]["ratio"] == np.float32(0.1)
+    by_number = open_table(mariadb, "odd", "big")
+    batch = pa.record_batch({"big": pa.array([2**64 - 1, 7], pa.uint64())})
+    join = ss.Join(by_number, batch.schema, on="big", memory="1MB", select=["id"])
+    assert [b["id"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["Ab"]
+    join = ss.Join(by_number, batch.schema, on="big", algorithm="hybridjoin", select=["id"])
+    assert [b["id"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["Ab"]
+
+
+def test_no_row_waits_longer_than_max_wait(products):
+    clock, master = Clock(), open_table(products, "products", "id")
+    join = start(master, clock=clock, max_wait=5)
+    batch = pa.record_batch({"id": pa.array([4, 5], pa.int64())})
+    assert not list(join.offer(batch))
+    clock.now += 4
+    assert not list(join.tick())
+    assert join.waiting == 2
+    clock.now += 1
+    assert sum(out.num_rows for out in join.tick()) == 2
+    assert join.metrics.queries == 1
