@@ -22,7 +22,8 @@ _known: dict[str, DatabaseMaster] = {}
 def for_workers(master: Master | str | os.PathLike[str]) -> DatabaseMaster | None:
     """Give a master in a database as it travels to the workers; None for one of files.
 
-    What a host holds counts for ``ttl``; without one, for this query as long as it runs.
+    What a host holds counts for ``ttl``; without one, for this query as long as it runs. A password
+    in the driver's environment goes along, for executors need not have it in theirs.
     """
     if is_url(master):
         msg = (
@@ -32,7 +33,10 @@ def for_workers(master: Master | str | os.PathLike[str]) -> DatabaseMaster | Non
         raise OptionError(msg)
     if not isinstance(master, DatabaseMaster):
         return None
-    return master if master.ttl is not None else replace(master, run=uuid.uuid4().hex)
+    address = master.store.address
+    store = replace(master.store, address=replace(address, password=address.secret()))
+    run = uuid.uuid4().hex if master.ttl is None else ""
+    return replace(master, store=store, run=run)
 
 
 def in_database(master: DatabaseMaster) -> DatabaseMaster:
