@@ -23,9 +23,12 @@ from parts.connectors import require
 from parts.data import Data
 from parts.driver import FILES_A_BATCH, Job
 from parts.processes import busy_worker, descendants
+from semistream.master.pins import all_pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from semistream.master.pins import Pinned
 
 DRIVER = Path(__file__).with_name("driver.py")
 
@@ -57,7 +60,8 @@ class Run:
 
     def execute(self, kills: list[str]) -> None:
         """Kill at times spread over the run, then let it end."""
-        self._job().save(self.folder / "job.json")
+        if not self.folder.exists():
+            self._job().save(self.folder / "job.json")
         rng = random.Random(len(kills))  # noqa: S311
         try:
             for number, kind in enumerate(kills):
@@ -70,6 +74,24 @@ class Run:
             self._end()
         if not self.result.exists():
             raise RuntimeError(f"the driver failed:\n{self.log.read_text()[-5000:]}")
+
+    def until_pinned(self, first: int) -> tuple[int, str]:
+        """Kill the driver when a batch is pinned and not committed; give both, of the newest."""
+        self._job().save(self.folder / "job.json")
+        commits = self.folder / "checkpoint" / "commits"
+        self._start()
+        newest = first - 1
+        while True:
+            wait_for("a pin", lambda n=newest: any(int(p.batch) > n for p in self._pins()), 180)
+            self._end()
+            last = max(self._pins(), key=lambda pinned: int(pinned.batch))
+            if not (commits / last.batch).exists():
+                return int(last.batch), last.pin.files
+            newest = int(last.batch)
+            self._start()
+
+    def _pins(self) -> list[Pinned]:
+        return [pinned for pinned in all_pins(self.data.master) if pinned.batch.isdigit()]
 
     def describe(self) -> str:
         kills = ", ".join(

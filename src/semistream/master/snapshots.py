@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.errors import CorruptPageError, MasterError, MasterNotFoundError
+from semistream.errors import (
+    CorruptPageError,
+    MasterError,
+    MasterNotFoundError,
+    SnapshotNotFoundError,
+)
 from semistream.master.files import DATA, exclusive, remove_others
 from semistream.master.format import MANIFEST, Manifest
 from semistream.master.pins import HELD, all_pins, alone, remove_stale
@@ -120,7 +125,7 @@ def find_snapshot(folder: Path, wanted: str) -> Manifest:
     return found[0]
 
 
-def missing_snapshot(folder: Path, wanted: str) -> MasterError:
+def missing_snapshot(folder: Path, wanted: str) -> SnapshotNotFoundError:
     """Give the error that tells which snapshots there are."""
     there = ", ".join(
         s.manifest.files + (" (the current one)" if s.current else "") for s in snapshots(folder)
@@ -129,7 +134,7 @@ def missing_snapshot(folder: Path, wanted: str) -> MasterError:
         f"{folder}: snapshot={wanted!r} is not here, or not the only one whose id begins so; there "
         f"are: {there}. Leave snapshot out for the current one."
     )
-    return MasterError(msg)
+    return SnapshotNotFoundError(msg)
 
 
 def keep_manifest(folder: Path) -> None:

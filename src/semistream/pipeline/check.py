@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -13,12 +14,13 @@ from semistream.algorithms import choose
 from semistream.errors import BudgetError, OptionError, SchemaError, SemistreamError
 from semistream.host import HostShare, default_root
 from semistream.master import Master, open_master
+from semistream.missing import QUARANTINED, OnMissing
 from semistream.pipeline.columns import arrange, wrong_columns
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from semistream.pipeline.model import Pipeline
     from semistream.pipeline.sections import Enrichment
@@ -115,6 +117,7 @@ class _Checker:
             schema = self._enrich(f"enrich[{i}]", step, schema)
         if schema is None:
             return None
+        self._quarantine(stream)
         columns = self._pipeline.columns
         for setting, message in wrong_columns(columns, schema.names):
             self._wrong(f"columns.{setting}", message)
@@ -138,16 +141,43 @@ class _Checker:
         spec = self._spec(where, step, master, stream)
         if spec is None:
             return _likely(stream, master, step)
+        self._defaults(f"{where}.on_missing", step, spec)
         plan = self._plan(where, step, spec)
-        output = self._output(spec)
+        output = self._output(spec, step.status)
         if plan is not None:
             self._steps.append(Step(step, spec, plan, output))
         return output
 
-    def _output(self, spec: JoinSpec) -> pa.Schema:
+    def _output(self, spec: JoinSpec, status: str) -> pa.Schema:
         fields, kept = list(spec.output), len(spec.stream)
         left = [field.with_type(self._around.leaving(field)) for field in fields[kept:]]
-        return pa.schema([*fields[:kept], *left])
+        told = [pa.field(status, pa.string(), nullable=False)] if status else []
+        return pa.schema([*fields[:kept], *left, *told])
+
+    def _defaults(self, where: str, step: Enrichment, spec: JoinSpec) -> None:
+        """Check the default values of a step, each by itself; and the name of its status."""
+        if step.status in spec.output.names:
+            place = f"{where.removesuffix('on_missing')}status"
+            self._wrong(place, f"{step.status!r} is a column already; give another name")
+        values = step.on_missing if isinstance(step.on_missing, Mapping) else {}
+        for name, value in values.items():
+            try:
+                OnMissing("defaults", {name: value}).checked(spec.master.schema, spec.payload)
+            except SchemaError as error:
+                self._wrong(f"{where}.{name}", f": {error}")
+
+    def _quarantine(self, stream: pa.Schema) -> None:
+        """Check that rows can be taken out of the stream, and brought back later."""
+        pipeline = self._pipeline
+        if not pipeline.splits:
+            return
+        for name in sorted({*stream.names} & {*QUARANTINED}):
+            self._wrong("quarantine", f"adds a column {name!r}, which the stream has; rename that")
+        if pipeline.quarantine == getattr(pipeline.sink, "path", None):
+            self._wrong("quarantine.path", "is the sink's; give it a path of its own")
+        if len(self._steps) == len(pipeline.enrich):
+            for where, message in _unfit(self._steps):
+                self._wrong(where, message)
 
     def _spec(
         self, where: str, step: Enrichment, master: Master, stream: pa.Schema
@@ -184,6 +214,25 @@ class _Checker:
                 self._wrong(f"sink.{setting}", f": {SchemaError.missing('result', name, names)}")
         if names and set(names) <= set(getattr(sink, "partition_by", ())):
             self._wrong("sink.partition_by", "names every column; a file needs one of its own")
+
+
+def _unfit(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """Give the steps that do not go with one that parts rows: where, and why.
+
+    A row that is taken out must be the stream's own, and still there at the end.
+    """
+    parting = [i for i, step in enumerate(steps) if step.enrichment.splits]
+    for i, step in enumerate(steps):
+        how, several = step.spec.how, step.spec.master.statistics.most_duplicates > 1
+        if how != "left" and any(before < i for before in parting):
+            other = "how: left with on_missing: drop" if how == "inner" else "a place before it"
+            yield f"enrich[{i}].how", f"{how} would lose rows that are parted before; take {other}"
+        if several and how in {"inner", "left"} and parting != [i]:
+            yield (
+                f"enrich[{i}].master",
+                "has several rows a key, and another enrichment parts rows that have no master "
+                "row: the same row would be parted several times. Join it in a pipeline behind",
+            )
 
 
 def _likely(stream: pa.Schema, master: Master, step: Enrichment) -> pa.Schema:

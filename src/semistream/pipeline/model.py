@@ -33,8 +33,15 @@ class Pipeline:
     trigger: str | None
     checkpoint: str
     spark: Mapping[str, str]
+    quarantine: str
+    """Where rows without a master row go, a Delta table, if an enrichment wants it."""
     marks: Mapping[str, Mark] = field(repr=False, compare=False)
     """Where each value is in the file, by its name as ``enrich[0].on``."""
+
+    @property
+    def splits(self) -> bool:
+        """Whether rows without a master row go elsewhere than to the sink."""
+        return any(step.splits for step in self.enrich)
 
     def mark(self, where: str) -> Mark:
         """Give the place of a value, or of what is around it if it is not given."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from semistream.algorithms import choices
 from semistream.errors import OptionError
 from semistream.master.database import has_password, is_url
+from semistream.missing import SPLITTING
 from semistream.pipeline import values
 from semistream.spec import HOW
 
@@ -22,7 +23,7 @@ _SHOWN = (
 )
 _DATABASE = ("table", "key", "ttl", "absent_ttl", "retry", "password_env", "feed")
 
-__all__ = ["Columns", "Enrichment", "Section", "setting"]
+__all__ = ["Columns", "Enrichment", "Quarantine", "Section", "setting"]
 
 
 def setting(read: Callable[[Node], Any], default: object = MISSING, *, path: bool = False) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for a value of the field's type
@@ -67,6 +68,8 @@ class Enrichment(Section):
     retry: float | None = setting(values.seconds, None)
     password_env: str = setting(values.text, "")
     feed: str = setting(values.text, "")
+    on_missing: str | Mapping[str, Scalar] | None = setting(values.on_missing, None)
+    status: str = setting(values.text, "")
     options: Mapping[str, Scalar] = setting(values.mapping(values.scalar), {})
 
     def conflicts(self) -> Iterator[tuple[str, str]]:
@@ -75,7 +78,18 @@ class Enrichment(Section):
             for given in ("select", "prefix"):
                 if getattr(self, given):
                     yield given, f"has no use with how: {self.how}, which gives no master column"
+        if self.how != "left":
+            for given in ("on_missing", "status"):
+                if getattr(self, given):
+                    yield given, f"is for how: left; with how: {self.how} all rows are of one kind"
+        if self.splits and self.status:
+            yield "status", f"has no use with on_missing: {self.on_missing}: rows are parted by it"
         yield from self._of_database() if self.live else self._of_files()
+
+    @property
+    def splits(self) -> bool:
+        """Whether rows without a master row go elsewhere."""
+        return self.on_missing in SPLITTING
 
     @property
     def live(self) -> bool:
@@ -105,6 +119,13 @@ class Enrichment(Section):
     def _of_files(self) -> Iterator[tuple[str, str]]:
         for given in self.database:
             yield given, "is for a master in a database, as postgresql://user@host/database"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantine(Section):
+    """A Delta table for rows without a master row."""
+
+    path: str = setting(values.text, path=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from semistream.errors import OptionError
 from semistream.master.database.opened import parse_seconds
+from semistream.missing import WORDS
 from semistream.pipeline.problems import Mistakes, Problem, collect, nearest, unknown
 from semistream.units import parse_bytes
 
@@ -25,6 +26,7 @@ __all__ = [
     "mapping",
     "names",
     "number",
+    "on_missing",
     "parse_count",
     "scalar",
     "schema",
@@ -208,6 +210,19 @@ def key(node: Node) -> tuple[str, ...] | dict[str, str]:
     if not found:
         raise node.mistake("is empty; name the key's columns")
     return found
+
+
+def on_missing(node: Node) -> str | dict[str, Scalar]:
+    """Read what becomes of rows without a master row: a word, or default values."""
+    if isinstance(node.value, dict):
+        return mapping(scalar)(node)
+    if node.value is None:
+        return "null"  # what YAML takes the word for
+    if node.value not in WORDS:
+        shown = node.text if isinstance(node.value, (str, int, float)) else node.shown
+        told = unknown(node.where, shown, WORDS)
+        raise Mistakes.at(node.mark, f"{told} Or give default values, as {{price: 0.0}}.")
+    return str(node.value)
 
 
 def schema(node: Node) -> str:

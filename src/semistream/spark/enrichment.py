@@ -122,6 +122,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         path, read = master, wish.read
     return Job(
         name=_unique(wish.name or PurePath(path).name),
+        called=wish.name or PurePath(path).name,
         path=_absolute(os.fspath(path)),
         read=read,
         stream=arrow_schema(df.schema),
@@ -135,7 +136,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         database=database,
         status=_status(wish),
         missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
-        earlier=tuple(mark.column for mark in marks_of(df.schema) if mark.splits),
+        earlier=_earlier(df, wish.how),
         files=master.manifest.files if isinstance(master, Master) and master.chosen else "",
     )
 
@@ -149,6 +150,19 @@ def _status(wish: Wish) -> str:
         )
         raise OptionError(msg)
     return wish.status or (STATUS if wish.on_missing in SPLITTING else "")
+
+
+def _earlier(df: DataFrame, how: str) -> tuple[str, ...]:
+    """Give the status columns by which rows will be parted; such rows must stay till then."""
+    found = [mark for mark in marks_of(df.schema) if mark.splits]
+    if found and resolve_how(how) != "left":
+        msg = (
+            f"how={how!r} would lose rows that enrichment {found[-1].enrichment!r} has marked for "
+            f"on_missing={found[-1].on_missing!r}; take how='left' with on_missing='drop', or put "
+            "it before that one"
+        )
+        raise OptionError(msg)
+    return tuple(mark.column for mark in found)
 
 
 def _absolute(path: str) -> str:

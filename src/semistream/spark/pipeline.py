@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as sf
-
 from semistream.enrich import enrich
 from semistream.errors import SemistreamError
 from semistream.master import Master, open_master
@@ -20,6 +18,7 @@ from semistream.spark.localize import local_copy
 from semistream.spark.session import session
 from semistream.spark.sinks import writer
 from semistream.spark.sources import load
+from semistream.spark.split import SplitWriter, arranged, timed
 from semistream.spark.types import arrow_schema, transferred
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.sections import Enrichment
 
-__all__ = ["Prepared", "prepare", "session_for", "start"]
+__all__ = ["Prepared", "enriched", "prepare", "session_for", "start"]
 
 _COPIES = 100 << 30
 _ASKED = ("transfer", "partition")
@@ -46,12 +45,13 @@ class Prepared:
     pipeline: Pipeline
     flow: Flow
     frame: DataFrame
-    """What reaches the sink."""
+    """What reaches the sink; with status columns where rows are parted by them."""
 
 
 def session_for(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     """Start a Spark session with what the pipeline asks for: settings, and jars if it needs any."""
-    needed = {pipeline.source.kind, pipeline.sink.kind} & _CONNECTORS
+    wanted = {pipeline.source.kind, pipeline.sink.kind, *(["delta"] if pipeline.splits else [])}
+    needed = wanted & _CONNECTORS
     config = _merged(jars.resolve(needed) if needed else {}, pipeline.spark)
     return session(f"semistream {pipeline.name}", master=master, config=config)
 
@@ -76,7 +76,9 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
     stream = load(pipeline, spark)
     around = Surroundings(tasks_at_once(spark), _opened, transferred)
     flow = check(pipeline, arrow_schema(stream.schema), around)
-    return Prepared(pipeline, flow, _chosen(_enriched(stream, pipeline), flow))
+    if pipeline.splits:
+        return Prepared(pipeline, flow, enriched(timed(stream), pipeline))
+    return Prepared(pipeline, flow, arranged(enriched(stream, pipeline), flow.columns))
 
 
 def _opened(step: Enrichment) -> Master:
@@ -89,10 +91,11 @@ def _opened(step: Enrichment) -> Master:
     return open_master(path, read=step.read)
 
 
-def _enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
+def enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Join a stream, or a batch, with the masters of a pipeline."""
     for i, step in enumerate(pipeline.enrich):
         try:
-            stream = _enrich(stream, step)
+            stream = _enrich(stream, step, i)
         except SemistreamError as error:
             named = (name for name in _ASKED if f"{name}=" in str(error))
             where = ".".join([f"enrich[{i}]", *named])
@@ -101,7 +104,7 @@ def _enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
     return stream
 
 
-def _enrich(stream: DataFrame, step: Enrichment) -> DataFrame:
+def _enrich(stream: DataFrame, step: Enrichment, number: int) -> DataFrame:
     options: dict[str, Any] = dict(step.options)
     return enrich(
         stream,
@@ -117,15 +120,10 @@ def _enrich(stream: DataFrame, step: Enrichment) -> DataFrame:
         localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
         read=step.read,
         name=step.name,
+        on_missing=step.on_missing,
+        status=f"__status_{number}" if step.splits else step.status or None,
         **options,
     )
-
-
-def _chosen(frame: DataFrame, flow: Flow) -> DataFrame:
-    if [new for _, new in flow.columns] == frame.columns:
-        return frame
-    quoted = ((old.replace("`", "``"), new) for old, new in flow.columns)
-    return frame.select(*(sf.col(f"`{old}`").alias(new) for old, new in quoted))
 
 
 def start(
@@ -155,9 +153,18 @@ def start(
     ready = pipeline if isinstance(pipeline, Prepared) else prepare(pipeline, spark)
     told = ready.pipeline
     query = checkpoint.claim(told, ready.flow, spark)
-    found = writer(told.sink, ready.frame, query).outputMode("append").queryName(told.name)
+    found = _writer(ready, query).outputMode("append").queryName(told.name)
     found = found.option("checkpointLocation", told.checkpoint)
     return _triggered(found, told, once).start()
+
+
+def _writer(ready: Prepared, query: str) -> DataStreamWriter:
+    told, flow = ready.pipeline, ready.flow
+    if not told.splits:
+        return writer(told.sink, ready.frame, query)
+    stream = tuple(flow.stream.names)
+    parts = SplitWriter(told.sink, told.quarantine, query, stream, flow.columns)
+    return ready.frame.writeStream.foreachBatch(parts.write)
 
 
 def _triggered(found: DataStreamWriter, pipeline: Pipeline, once: bool) -> DataStreamWriter:

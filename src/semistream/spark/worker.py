@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import MasterError, SchemaError
+from semistream.errors import MasterError, SchemaError, SnapshotNotFoundError
 from semistream.master import open_master
 from semistream.master.format import MANIFEST
 from semistream.plan import MemoryUse
@@ -69,7 +69,16 @@ def opened(job: Job) -> Master:
 
 
 def _open(job: Job, path: str, files: str) -> Master:
-    master = open_master(path, job.read, snapshot=files or None)
+    try:
+        master = open_master(path, job.read, snapshot=files or None)
+    except SnapshotNotFoundError as error:
+        way = (
+            "call enrich again, which takes the current one"
+            if job.files
+            else f"remove the micro-batch's file in {job.path}/.pins to repeat it on another"
+        )
+        msg = f"{error} What is to be computed was begun on this snapshot: {way}."
+        raise SnapshotNotFoundError(msg) from None
     return replace(master, origin=job.path) if job.copies else master
 
 
