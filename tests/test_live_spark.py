@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import semistream as ss
+from parts import wait_for
 from parts.databases import PASSWORD
 from parts.proxy import Proxy
 from semistream.master.database.feed_postgresql import trigger_sql
@@ -70,16 +71,15 @@ def opened(server: Server, **options: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("transfer", ["keys", "rows"])
-def test_all_joins_agree_with_sparks_own(
-    spark: SparkSession, server: Server, transfer: str
-) -> None:
+def test_joins_agree_with_sparks_own(spark: SparkSession, server: Server) -> None:
     stream = spark.createDataFrame(sales()).repartition(3).cache()
     products, master = spark.createDataFrame(PRODUCTS), opened(server, ttl=60)
-    for how in ("inner", "left", "semi", "anti"):
-        mine = ss.enrich(stream, master, on="product_id", how=how, memory="4MB", transfer=transfer)
+    ways = [("inner", "keys"), ("left", "keys"), ("semi", "keys"), ("anti", "keys")]
+    for how, transfer in [*ways, ("inner", "rows"), ("left", "rows")]:
+        options = {"how": how, "transfer": transfer, "memory": "4MB", "check": how == "inner"}
+        mine = ss.enrich(stream, master, on="product_id", **options)
         theirs = stream.join(products, "product_id", how).select(*mine.columns)
-        assert rows_of(mine) == rows_of(theirs), how
+        assert rows_of(mine) == rows_of(theirs), (how, transfer)
 
 
 class Stream:
@@ -193,6 +193,12 @@ def test_a_feed_brings_changes_at_once_and_rows_stay_warm(
     stream.run(master, {1: lambda: time.sleep(3), 3: update})
     prices = [{row[3] for row in stream.written(n) if row[1] == 2} for n in range(4)]
     assert prices == [{0.25}, {0.25}, {0.25}, {-1.0}]
+    wait_for("metrics", lambda: len(seen) == 4)
+    for batch in seen:
+        tasks = sum(n for name, n in batch.memory.items() if not name.startswith("host "))
+        assert 2 * tasks + sum(batch.memory.values()) - tasks <= batch.budget
+    assert seen[2].counters["cache_hits"] > 0
+    assert seen[3].counters["fetched"] < seen[0].counters["fetched"]
 
 
 PIPELINE = """\
