@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -128,15 +129,17 @@ def down_for(server: Server, seconds: float) -> None:
 def test_a_server_that_falters_loses_and_doubles_nothing(
     spark: SparkSession, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stream = Stream(spark, tmp_path, batches=5)
+    batches = 41 if os.environ.get("SEMISTREAM_SOAK") else 5
+    stream = Stream(spark, tmp_path, batches)
     with Proxy(server.port) as proxy:
-        faults = {
-            1: server.restart,  # the connections that rest are dead
-            2: lambda: proxy.cut(after=3000),  # in the middle of an answer
-            3: lambda: down_for(server, 1.0),
-            4: lambda: setattr(proxy, "delay", 0.1),
-        }
-        stream.run(opened(server, port=proxy.port, ttl=0.01), faults)
+        faults = [
+            lambda: setattr(proxy, "delay", 0.1),
+            lambda: (setattr(proxy, "delay", 0.0), server.restart()),  # resting ones are dead
+            lambda: proxy.cut(after=3000),  # in the middle of an answer
+            lambda: down_for(server, 1.0),
+        ]
+        before = {number: faults[number % 4] for number in range(1, batches)}
+        stream.run(opened(server, port=proxy.port, ttl=0.01), before)
         assert proxy.accepted > 2
     assert stream.written() == stream.wanted()
     # The password is nowhere: not in the plan, not in what Spark writes down, not in a log.
