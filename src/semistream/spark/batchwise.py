@@ -91,8 +91,8 @@ class Batchwise:
 
     @property
     def _is_live(self) -> bool:
-        """Whether a master has no snapshots: a database, which is not copied either."""
-        return any("://" in s.master and s.localize is False for s in self.pipeline.enrich)
+        """Whether a master has no snapshots: a database."""
+        return any(step.live for step in self.pipeline.enrich)
 
     @property
     def _chain(self) -> Chain:
