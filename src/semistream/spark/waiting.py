@@ -149,10 +149,10 @@ class WaitingWriter:
             self._write(rows, found, bound if left else 0, once)
         memory = _after(memory, found, bound, left, snapshots)
         # The first batch may be one that was written already, and its rows wait already.
-        rows = memory.rows if known else self._count(spark, EVERY)
-        self._memory = replace(memory, rows=rows)
+        waiting = memory.rows if known else self._count(spark, EVERY)
+        self._memory = replace(memory, rows=waiting)
         if found.total:
-            log.info("batch %d: %s; %d rows wait", number, found, rows)
+            log.info("batch %d: %s; %d rows wait", number, found, waiting)
 
     def _count(self, spark: SparkSession, bound: int) -> int:
         return self._table.count(spark, bound) if self._table and bound else 0
