@@ -257,12 +257,14 @@ def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
         place = pa.array(part["sale"].to_numpy() % 5)
         pq.write_table(part.append_column("place", place), tmp_path / f"sales/{number}.parquet")
     pipeline = read_pipeline(tmp_path / "pipeline.yaml")
-    assert running.run(pipeline, spark, once=True)
+    reports: list[dict] = []
+    assert running.run(pipeline, spark, once=True, seen=reports.append)
+    assert [report["rows"] for report in reports if report["rows"]] == [ROWS, ROWS]
     assert len(case.content("facts")) == 2 * ROWS - len(case.content("held"))
     query = start(pipeline, spark)
     try:
         case.bring(late=10)
-        wait_for("the rows", lambda: len(case.content("facts")) == 2 * ROWS, 120)
+        wait_for("the rows", lambda: len(case.content("facts")) == 2 * ROWS, 300)
     finally:
         query.stop()
     assert len(case.content("held")) == 0
