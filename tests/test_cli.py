@@ -51,3 +51,32 @@ def test_bench_build_reports_its_memory(tmp_path, monkeypatch):
     assert shown.exit_code == 0, shown.output
     assert json.loads((tmp_path / "build.json").read_text())["rows"] == 50_000
     assert list(tmp_path.iterdir()) == [tmp_path / "build.json"]
+
+
+def test_a_master_follows_its_table(tmp_path, monkeypatch):
+    table, master = tmp_path / "table", tmp_path / "master"
+    table.mkdir()
+    pq.write_table(
+        pa.table({"id": [1, 2], "name": ["a", "b"], "more": [0, 0]}), table / "1.parquet"
+    )
+    columns = ("--column", "id", "--column", "name")
+    assert call("master", "build", table, master, "--key", "id", *columns).exit_code == 0
+    assert "nothing new, 2 rows" in call("master", "sync", master).output
+    pq.write_table(pa.table({"id": [3], "name": ["c"]}), table / "2.parquet")
+    facts = json.loads(call("master", "sync", master, "--json").stdout)
+    assert (facts["rows"], facts["upserted"], facts["how"]) == (3, 1, "files")
+    files = iter(["3.parquet", "", "4.parquet"])
+
+    def wait(_: float) -> None:
+        try:
+            name = next(files)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+        if name:
+            pq.write_table(pa.table({"id": [int(name[0])], "name": ["x"]}), table / name)
+
+    monkeypatch.setattr("semistream.sync_commands.time.sleep", wait)
+    watched = call("master", "sync", master, "--watch", "30s", "--json")
+    assert watched.exit_code == 0
+    assert [json.loads(line)["rows"] for line in watched.stdout.splitlines()] == [3, 4, 5]
+    assert "not a time" in call("master", "sync", master, "--watch", "soon").output

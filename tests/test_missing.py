@@ -220,8 +220,12 @@ def test_default_values_are_typed(spark, folder):
     [
         ("dropp", OptionError, "choose one of: drop, error, null, quarantine, wait.*'drop'"),
         ({"nam": "x"}, SchemaError, "no column 'nam'.*Did you mean 'name'"),
-        ({"name": 3}, SchemaError, "3 is no value of column 'name', which is string"),
-        ({"surrogate": "x"}, SchemaError, "'x' is no value of column 'surrogate', which is int64"),
+        ({"name": 3}, SchemaError, "3 is no default value of column 'name', which is string"),
+        (
+            {"surrogate": "x"},
+            SchemaError,
+            "'x' is no default value of column 'surrogate', which is int64",
+        ),
         ({}, OptionError, "gives no default value"),
     ],
 )

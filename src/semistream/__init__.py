@@ -6,7 +6,7 @@ of the master table to it.
 
 from semistream.algorithms import algorithms
 from semistream.cost.planning.planner import plan
-from semistream.enrich import enrich, watch
+from semistream.enrich import enrich, split, watch
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import Master, build_master, open_master, sync_master
@@ -20,6 +20,7 @@ __all__ = [
     "enrich",
     "open_master",
     "plan",
+    "split",
     "sync_master",
     "watch",
 ]

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from semistream import snapshot_commands
+from semistream import snapshot_commands, sync_commands
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench import commands as bench_commands
 from semistream.bench import model_commands
 from semistream.cost.planning import commands as planning_commands
 from semistream.master import Master, build_master, open_master
+from semistream.master.database.feed_postgresql import trigger_sql
 from semistream.spark import commands as pipeline_commands
 from semistream.spark import jar_commands
 from semistream.terminal import AsJson, build_bar, console, messages
@@ -30,6 +31,7 @@ app = typer.Typer(
 master_app = typer.Typer(help="Build, show and verify master tables.", no_args_is_help=True)
 app.add_typer(master_app, name="master")
 snapshot_commands.add_to(master_app)
+sync_commands.add_to(master_app)
 bench_commands.add_to(app)
 model_commands.add_to(app)
 pipeline_commands.add_to(app)
@@ -52,10 +54,22 @@ def list_algorithms(as_json: AsJson = False) -> None:
 
 
 @master_app.command("build")
-def build(
-    source: Annotated[Path, typer.Argument(help="A Parquet file, or a folder of them.")],
+def build(  # noqa: PLR0913, PLR0917 - one argument an option
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Parquet files, a Delta table, an Iceberg table's metadata file, or "
+            "iceberg://<catalog>/<namespace>.<table>"
+        ),
+    ],
     path: Annotated[Path, typer.Argument(help="The folder to write; replaced atomically.")],
     key: Annotated[list[str], typer.Option(help="The key column; repeat it for several.")],
+    version: Annotated[
+        int | None, typer.Option(help="The table's version; the newest by default.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="A column to take; repeat it for several.")
+    ] = None,
     page_bytes: Annotated[str, typer.Option(help="The size of a page.")] = "128KB",
     memory: Annotated[str, typer.Option(help="What sorting may use.")] = "1GB",
     with_filter: Annotated[
@@ -63,13 +77,15 @@ def build(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Build a master table from Parquet files, sorted out of core."""
+    """Build a master table from a table of files, sorted out of core."""
     with messages():
         with build_bar() as progress:
             built = build_master(
-                str(source),
+                source,
                 path,
                 key=key,
+                version=version,
+                columns=column or None,
                 page_bytes=page_bytes,
                 memory=memory,
                 filter=with_filter,
@@ -83,6 +99,17 @@ def show(path: MasterPath, as_json: AsJson = False) -> None:
     """Show what a master table is."""
     with messages():
         _tell(open_master(path), as_json)
+
+
+@master_app.command("trigger")
+def trigger(
+    table: Annotated[str, typer.Argument(help="The table, with its schema if need be.")],
+    key: Annotated[list[str], typer.Option(help="The key column; repeat it for several.")],
+    channel: Annotated[str, typer.Option(help="The channel that is notified.")] = "semistream",
+) -> None:
+    """Print the SQL that makes a table of PostgreSQL tell its changes (feed="notify")."""
+    with messages():
+        typer.echo(trigger_sql(table, key, channel), nl=False)
 
 
 def _tell(master: Master, as_json: bool) -> None:

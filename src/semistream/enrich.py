@@ -1,4 +1,4 @@
-"""`enrich`: the join on a Spark DataFrame, and `watch` to see what it does."""
+"""`enrich`: the join on a Spark DataFrame; `split` and `watch`: its writer and its metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from semistream.spark.watch import BatchMetrics
     from semistream.spec import On
 
-__all__ = ["enrich", "watch"]
+__all__ = ["enrich", "split", "watch"]
 
 
 def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
@@ -157,6 +157,47 @@ def watch(
     with _pyspark("watch"):
         from semistream.spark.watch import add_reader  # noqa: PLC0415 - an extra
     add_reader(spark, each, prometheus)
+
+
+@contextmanager
+def split(batch: DataFrame, status: str | None = None) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """Part a batch's rows that have a master row from those that have none; for a foreachBatch.
+
+    The batch is computed once, kept as long as the block runs, and counted once in the metrics.
+
+    Parameters
+    ----------
+    batch
+        A batch of a stream that was enriched with ``on_missing="quarantine"`` or ``"wait"``, or
+        with a ``status`` column.
+    status
+        The status column, where it is not to be found by itself.
+
+    Returns
+    -------
+    context manager
+        Gives two DataFrames: the rows with all their master rows, without status columns; and the
+        others, with ``_reason`` (``"absent"`` or ``"null key"``) and ``_enrichment``, the first
+        that found no row for them.
+
+    Examples
+    --------
+    Both tables have every batch once, for a batch that comes again has the same number::
+
+        def write(batch, number):
+            once = {"txnAppId": "sales", "txnVersion": number}
+            with ss.split(batch) as (good, missing):
+                good.write.format("delta").options(**once).mode("append").save("sales")
+                missing.write.format("delta").options(**once).mode("append").save("quarantine")
+
+
+        sales = ss.enrich(stream, master, on="product_id", how="left", on_missing="quarantine")
+        sales.writeStream.foreachBatch(write).option("checkpointLocation", "checkpoint").start()
+    """
+    with _pyspark("split"):
+        from semistream.spark.split import split_once  # noqa: PLC0415 - an extra
+    with split_once(batch, status) as parts:
+        yield parts
 
 
 @contextmanager

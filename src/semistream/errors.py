@@ -8,8 +8,10 @@
     ├── SchemaError (TypeError)        columns or types of stream and master do not go together
     ├── MasterError (OSError)          a master table cannot be read or written
     │   ├── MasterNotFoundError        there is none
+    │   ├── SnapshotNotFoundError      there is one, but not this snapshot of it
     │   ├── FormatVersionError         it was written in another format version
-    │   └── CorruptPageError           its bytes are not those that were written
+    │   ├── CorruptPageError           its bytes are not those that were written
+    │   └── master.sync.merge.MisfitError  changes take rows away that it does not have
     ├── StoreError (OSError)           a database cannot be reached, or refuses
     ├── HostFolderError (OSError)      a folder for what joins share on a host cannot be used
     ├── MissingRowsError (LookupError) stream rows have no master row, which was to be an error
@@ -18,6 +20,7 @@
     ├── RowTooLargeError (ValueError)  one stream row alone exceeds the window
     ├── UnreadOutputError (RuntimeError)  an earlier offer was not read to its end
     ├── pipeline.PipelineError (ValueError)  mistakes in a pipeline's file, all of them
+    ├── spark.members.MembersError (RuntimeError)  others write to a dimension all the time
     ├── spark.checkpoint.CheckpointError (ValueError)  it belongs to another pipeline
     ├── spark.running.QueryFailedError (RuntimeError)  a pipeline's query met an error
     ├── spark.java.JavaNotFoundError (RuntimeError)  no Java 17 or 21
@@ -46,6 +49,7 @@ __all__ = [
     "RowTooLargeError",
     "SchemaError",
     "SemistreamError",
+    "SnapshotNotFoundError",
     "StoreError",
     "UnreadOutputError",
 ]
@@ -95,6 +99,10 @@ class MasterError(SemistreamError, OSError):
 
 class MasterNotFoundError(MasterError):
     """There is no master table at this path."""
+
+
+class SnapshotNotFoundError(MasterError):
+    """The master table does not have this snapshot, or not any more."""
 
 
 class FormatVersionError(MasterError):

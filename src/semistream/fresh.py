@@ -154,6 +154,14 @@ class FreshRows:
         """Bytes held now."""
         return self.rows.nbytes + self.absent.nbytes + self._sketch.nbytes
 
+    @property
+    def evicted(self) -> int:
+        """How many rows had to go."""
+        return self.rows.evicted
+
+    def close(self) -> None:
+        """Forget: nothing outlives the join."""
+
     def now(self) -> int:
         """Give the time in microseconds."""
         return int(self._clock() * _MICROSECONDS)
@@ -169,6 +177,7 @@ class FreshRows:
         return self._seen
 
     def _drop_changed(self) -> None:
+        self._changes.settle()
         end = self._changes.end
         if end == self._seen:
             return

@@ -21,6 +21,8 @@ __all__ = [
     "ABSENT",
     "MATCHED",
     "NULL_KEY",
+    "QUARANTINED",
+    "SINCE",
     "SPLITTING",
     "STATUS",
     "WORDS",
@@ -37,6 +39,10 @@ STATUS = "_status"
 """The status column's name where rows are to be split and none is given."""
 SPLITTING = ("quarantine", "wait")
 WORDS = ("null", "drop", "error", "quarantine", "wait")
+QUARANTINED = ("_reason", "_enrichment", "_time", "_query", "_batch", "_attempts", "_row")
+"""What a quarantine has beside the stream's columns."""
+SINCE = "waiting_since"
+"""What a table of waiting rows has beside them: when a row came."""
 Missing = str | Mapping[str, Any]
 
 
@@ -87,10 +93,11 @@ class OnMissing:
         if self.kind == DEFAULTS and not self.defaults:
             msg = "on_missing={} gives no default value; name a column, or take on_missing='null'"
             raise OptionError(msg)
-        for name in self.defaults:
+        typed = {}
+        for name, value in self.defaults.items():
             if name not in payload:
                 raise SchemaError.missing("enrichment", name, payload)
-        typed = {name: default_value(v, schema.field(name)) for name, v in self.defaults.items()}
+            typed[name] = default_value(value, schema.field(name))
         return OnMissing(self.kind, typed)
 
 
@@ -105,13 +112,13 @@ def default_value(value: object, column: pa.Field) -> Any:  # noqa: ANN401 - any
     datetime.date(2020, 2, 29)
     >>> default_value(1.5, pa.field("units", pa.int32()))
     Traceback (most recent call last):
-    semistream.errors.SchemaError: on_missing: 1.5 is no value of column 'units', which is int32...
+    semistream.errors.SchemaError: 1.5 is no default value of column 'units', which is int32; ...
     """
     t, kind = pa.types, column.type
     if t.is_dictionary(kind):
         kind = kind.value_type
     if t.is_nested(kind):
-        msg = f"on_missing: column {column.name!r} is {kind}; such columns have no default value"
+        msg = f"column {column.name!r} is {kind}: such columns can have no default value but null"
         raise SchemaError(msg)
     if t.is_decimal(kind) and isinstance(value, float):
         value = str(value)
@@ -122,8 +129,8 @@ def default_value(value: object, column: pa.Field) -> Any:  # noqa: ANN401 - any
         made = pa.scalar(value).cast(kind) if read else pa.scalar(value, kind)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         msg = (
-            f"on_missing: {value!r} is no value of column {column.name!r}, which is {column.type}; "
-            "give one of this type"
+            f"{value!r} is no default value of column {column.name!r}, which is {column.type}; "
+            "give one of this type, or leave the column out to have nulls"
         )
         raise SchemaError(msg) from None
     return made.as_py()

@@ -30,7 +30,7 @@ from semistream.master.format import (
     checksum,
     page_schema,
 )
-from semistream.master.snapshots import keep_manifest, remove_unneeded
+from semistream.master.removal import keep_manifest, remove_unneeded
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -165,8 +165,9 @@ class Target:
 
     def restate(self, manifest: Manifest) -> None:
         """Put another manifest of the same data files in place."""
-        with Draft(self.folder, manifest.dump()) as draft:
-            publish(self.folder, {}, (MANIFEST, draft))
+        content = manifest.dump()
+        with Draft(self.folder, content) as draft, Draft(self.folder, content) as copy:
+            publish(self.folder, {manifest.name("manifest"): copy}, (MANIFEST, draft))
 
     def _publish(
         self, manifest: Manifest, pages: Draft, contents: Mapping[str, bytes | memoryview]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -13,12 +15,13 @@ from semistream.algorithms import choose
 from semistream.errors import BudgetError, OptionError, SchemaError, SemistreamError
 from semistream.host import HostShare, default_root
 from semistream.master import Master, open_master
+from semistream.missing import QUARANTINED, SINCE, OnMissing
 from semistream.pipeline.columns import arrange, wrong_columns
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from semistream.pipeline.model import Pipeline
     from semistream.pipeline.sections import Enrichment
@@ -28,6 +31,8 @@ __all__ = ["Flow", "Step", "Surroundings", "check"]
 
 
 def _open(step: Enrichment) -> Master:
+    if step.live:
+        return open_master(step.master, **step.database)
     return open_master(step.master, read=step.read)
 
 
@@ -113,6 +118,8 @@ class _Checker:
             schema = self._enrich(f"enrich[{i}]", step, schema)
         if schema is None:
             return None
+        self._quarantine(stream, schema)
+        self._waiting(stream)
         columns = self._pipeline.columns
         for setting, message in wrong_columns(columns, schema.names):
             self._wrong(f"columns.{setting}", message)
@@ -136,16 +143,73 @@ class _Checker:
         spec = self._spec(where, step, master, stream)
         if spec is None:
             return _likely(stream, master, step)
+        self._defaults(f"{where}.on_missing", step, spec)
+        self._surrogate(f"{where}.surrogate", step, spec)
         plan = self._plan(where, step, spec)
-        output = self._output(spec)
+        output = self._output(spec, step.status)
         if plan is not None:
             self._steps.append(Step(step, spec, plan, output))
         return output
 
-    def _output(self, spec: JoinSpec) -> pa.Schema:
+    def _output(self, spec: JoinSpec, status: str) -> pa.Schema:
         fields, kept = list(spec.output), len(spec.stream)
         left = [field.with_type(self._around.leaving(field)) for field in fields[kept:]]
-        return pa.schema([*fields[:kept], *left])
+        told = [pa.field(status, pa.string(), nullable=False)] if status else []
+        return pa.schema([*fields[:kept], *left, *told])
+
+    def _defaults(self, where: str, step: Enrichment, spec: JoinSpec) -> None:
+        """Check the default values of a step, each by itself; and the name of its status."""
+        if step.status in spec.output.names:
+            place = f"{where.removesuffix('on_missing')}status"
+            self._wrong(place, f"{step.status!r} is a column already; give another name")
+        values = step.on_missing if isinstance(step.on_missing, Mapping) else {}
+        for name, value in values.items():
+            try:
+                OnMissing("defaults", {name: value}).checked(spec.master.schema, spec.payload)
+            except SchemaError as error:
+                self._wrong(f"{where}.{name}", f": {error}")
+
+    def _quarantine(self, stream: pa.Schema, enriched: pa.Schema) -> None:
+        """Check that rows can be taken out of the stream, and brought back later."""
+        pipeline = self._pipeline
+        if not pipeline.splits:
+            return
+        for name in sorted({*enriched.names} & {*QUARANTINED}):
+            self._wrong("quarantine", f"adds a column {name!r}, which there is; rename that")
+        for name in stream.names:
+            if re.search(r"[ ,;{}()\n\t=]", name):
+                self._wrong("quarantine", f"is a Delta table, which takes no name as {name!r}")
+        if pipeline.quarantine == getattr(pipeline.sink, "path", None):
+            self._wrong("quarantine.path", "is the sink's; give it a path of its own")
+        if len(self._steps) == len(pipeline.enrich):
+            for where, message in _unfit(self._steps):
+                self._wrong(where, message)
+
+    def _waiting(self, stream: pa.Schema) -> None:
+        """Check that rows can wait, and come out exactly once."""
+        pipeline, path = self._pipeline, self._pipeline.waiting.path
+        if not pipeline.waits:
+            return
+        if SINCE in stream.names:
+            self._wrong("waiting", f"adds a column {SINCE!r}, which the stream has; rename that")
+        if path in {pipeline.quarantine, getattr(pipeline.sink, "path", None)}:
+            self._wrong("waiting.path", "is taken; give it a path of its own")
+        if pipeline.sink.kind == "parquet":
+            self._wrong(
+                "sink.kind",
+                "parquet can't tell which batches it has, so that rows that have waited might be "
+                "lost when one is replayed; with on_missing: wait take kind: delta or postgresql",
+            )
+
+    def _surrogate(self, where: str, step: Enrichment, spec: JoinSpec) -> None:
+        if not step.surrogate:
+            return
+        if step.surrogate not in spec.payload:
+            self._wrong(where, f": {SchemaError.missing('master', step.surrogate, spec.payload)}")
+        elif not pa.types.is_integer(kind := spec.master.schema.field(step.surrogate).type):
+            self._wrong(where, f"{step.surrogate!r} is {kind}; new ones are whole numbers")
+        if spec.master.statistics.most_duplicates > 1:
+            self._wrong(where, "is of one row a key; this master has several")
 
     def _spec(
         self, where: str, step: Enrichment, master: Master, stream: pa.Schema
@@ -182,6 +246,25 @@ class _Checker:
                 self._wrong(f"sink.{setting}", f": {SchemaError.missing('result', name, names)}")
         if names and set(names) <= set(getattr(sink, "partition_by", ())):
             self._wrong("sink.partition_by", "names every column; a file needs one of its own")
+
+
+def _unfit(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """Give the steps that do not go with one that parts rows: where, and why.
+
+    A row that is taken out must be the stream's own, and still there at the end.
+    """
+    parting = [i for i, step in enumerate(steps) if step.enrichment.splits]
+    for i, step in enumerate(steps):
+        how, several = step.spec.how, step.spec.master.statistics.most_duplicates > 1
+        if how != "left" and any(before < i for before in parting):
+            other = "how: left with on_missing: drop" if how == "inner" else "a place before it"
+            yield f"enrich[{i}].how", f"{how} would lose rows that are parted before; take {other}"
+        if several and how in {"inner", "left"} and parting != [i]:
+            yield (
+                f"enrich[{i}].master",
+                "has several rows a key, and another enrichment parts rows that have no master "
+                "row: the same row would be parted several times. Join it in a pipeline behind",
+            )
 
 
 def _likely(stream: pa.Schema, master: Master, step: Enrichment) -> pa.Schema:

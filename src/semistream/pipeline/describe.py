@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -27,6 +27,8 @@ def as_dict(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
         "enrich": [_step(step) for step in flow.steps],
         "columns": [{"from": old, "to": new} for old, new in flow.columns],
         "sink": {**_settings(pipeline.sink), "columns": _types(flow.output)},
+        "quarantine": pipeline.quarantine if pipeline.splits else None,
+        "waiting": _settings(pipeline.waiting) if pipeline.waits else None,
         "trigger": pipeline.trigger,
         "checkpoint": pipeline.checkpoint,
     }
@@ -53,6 +55,9 @@ def _step(step: Step) -> dict[str, Any]:
         "on": dict(zip(spec.stream_keys, master.key, strict=True)),
         "select": list(spec.payload),
         "prefix": spec.prefix,
+        "on_missing": step.enrichment.on_missing,
+        "surrogate": step.enrichment.surrogate or None,
+        "dimension": step.enrichment.dimension or None,
         "memory": step.enrichment.memory,
         "plan": {
             "algorithm": step.plan.algorithm,
@@ -80,6 +85,12 @@ def _lines(pipeline: Pipeline, flow: Flow) -> Iterator[tuple[str, str]]:
         yield "columns", choices
     yield "sink", _one_line(_settings(pipeline.sink))
     yield "", _columns(flow.output)
+    if pipeline.splits:
+        yield "quarantine", pipeline.quarantine
+    if pipeline.waits:
+        waiting = pipeline.waiting
+        times = f"{waiting.grace / 1000:g} s, then {waiting.then}"
+        yield "waiting", f"{waiting.path}, for {times}; tried every {waiting.delay / 1000:g} s"
     yield "trigger", pipeline.trigger or "a batch when the one before has ended"
     yield "checkpoint", pipeline.checkpoint
 
@@ -110,8 +121,18 @@ def _step_lines(step: Step) -> Iterator[tuple[str, str]]:
     )
     if spec.payload:
         yield "", "adds " + ", ".join(f"{spec.prefix}{name}" for name in spec.payload)
+    if step.enrichment.on_missing:
+        yield "", f"rows without a master row: {_missing(step.enrichment.on_missing)}"
+    if step.enrichment.surrogate:
+        yield "", f"new keys become members of {step.enrichment.dimension}"
     for line in str(plan).splitlines():
         yield "", line
+
+
+def _missing(asked: str | Mapping[str, Any]) -> str:
+    if isinstance(asked, str):
+        return asked
+    return "default values " + ", ".join(f"{name} {value!r}" for name, value in asked.items())
 
 
 def _choices(columns: Columns) -> str:

@@ -12,7 +12,7 @@ from semistream.pipeline import values
 from semistream.pipeline.ends import SINKS, SOURCES, GeneratorSource, KafkaSink, KafkaSource
 from semistream.pipeline.model import Pipeline
 from semistream.pipeline.problems import Mistakes, PipelineError, Problem, unknown
-from semistream.pipeline.sections import Columns, Enrichment, Section
+from semistream.pipeline.sections import Columns, Enrichment, Quarantine, Section, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,7 +25,10 @@ __all__ = ["read_pipeline"]
 S = TypeVar("S", bound=Section)
 T = TypeVar("T")
 
-_KEYS = ("name", "source", "enrich", "columns", "sink", "trigger", "checkpoint", "spark")
+_KEYS = (
+    *("name", "source", "enrich", "columns", "sink", "quarantine", "waiting"),
+    *("trigger", "checkpoint", "spark"),
+)
 _REQUIRED = ("source", "sink")
 # So that a replayed record can be told from another one.
 _ORIGIN = ("topic", "partition", "offset")
@@ -82,6 +85,8 @@ class _Reader:
         steps = self._any(top.get("enrich"), self._enrichments) or ()
         columns = self._any(top.get("columns"), lambda node: self._section(node, Columns))
         sink = self._any(top.get("sink"), lambda node: self._kind(node, SINKS))
+        quarantine = self._any(top.get("quarantine"), lambda node: self._quarantine(node, steps))
+        waiting = self._any(top.get("waiting"), lambda node: self._waiting(node, steps))
         name = self._any(top.get("name"), values.text) or self._file.stem
         trigger = self._any(top.get("trigger"), values.interval)
         checkpoint = self._any(top.get("checkpoint"), values.text)
@@ -99,8 +104,10 @@ class _Reader:
             columns or Columns(),
             sink,
             trigger,
-            self._absolute(checkpoint) if checkpoint else self._beside(sink, name),
+            self._absolute(checkpoint) if checkpoint else self._beside(sink, name, "checkpoint"),
             {key: _conf(value) for key, value in spark.items()},
+            quarantine.path if quarantine else self._beside(sink, name, "quarantine"),
+            self._placed(waiting or Waiting(), self._beside(sink, name, "waiting")),
             _marks(self._root),
         )
 
@@ -176,7 +183,8 @@ class _Reader:
                     Problem(node.mark, f"{node.where}.name {step.name!r} is given twice")
                 )
             return step
-        base = name = step.master.rstrip("/").rpartition("/")[2]
+        place = step.table.replace(".", "/") if step.live else step.master.rstrip("/")
+        base = name = place.rpartition("/")[2]
         number = 1
         while name in taken:
             number += 1
@@ -188,10 +196,31 @@ class _Reader:
             return path
         return str(self._file.parent / Path(path).expanduser())
 
-    def _beside(self, sink: Any, name: str) -> str:  # noqa: ANN401 - any of the sinks
-        """Give the folder of the checkpoint: beside the sink's, or beside the file."""
+    def _quarantine(self, node: Node, steps: Sequence[Enrichment]) -> Quarantine | None:
+        made = self._section(node, Quarantine)
+        if not self._problems and not any(step.splits for step in steps):
+            self._problems.append(
+                Problem(
+                    node.key,
+                    "quarantine has no use: no enrichment has on_missing: quarantine or wait",
+                )
+            )
+        return made
+
+    def _waiting(self, node: Node, steps: Sequence[Enrichment]) -> Waiting | None:
+        made = self._section(node, Waiting)
+        if not self._problems and not any(step.on_missing == "wait" for step in steps):
+            told = "waiting has no use: no enrichment has on_missing: wait"
+            self._problems.append(Problem(node.key, told))
+        return made
+
+    def _placed(self, waiting: Waiting, path: str) -> Waiting:
+        return waiting if waiting.path else replace(waiting, path=path)
+
+    def _beside(self, sink: Any, name: str, what: str) -> str:  # noqa: ANN401 - any of the sinks
+        """Give a folder of its own beside the sink's, or beside the file."""
         path = getattr(sink, "path", None)
-        return f"{path.rstrip('/')}.checkpoint" if path else self._absolute(f"{name}.checkpoint")
+        return f"{path.rstrip('/')}.{what}" if path else self._absolute(f"{name}.{what}")
 
 
 def _is_required(field: Any) -> bool:  # noqa: ANN401 - dataclasses.Field is generic in the value

@@ -100,6 +100,8 @@ def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
             for step in flow.steps
         ],
         "output": _types(flow.output),
+        "splits": pipeline.splits,
+        "waits": pipeline.waits,
     }
 
 
@@ -124,6 +126,12 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
                 yield f"its {end}'s {name} was {was!r} and is {is_!r} now"
     if len(before["masters"]) != len(now["masters"]):
         yield f"it had {len(before['masters'])} enrichments and has {len(now['masters'])} now"
+    if before.get("splits", False) != now["splits"]:
+        ways = {True: "parted from the others (on_missing)", False: "written with all others"}
+        yield f"rows without a master row were {ways[not now['splits']]} and are not now"
+    if before.get("waits", False) != now["waits"]:
+        ways = {True: "wait", False: "did not wait"}
+        yield f"rows without a master row {ways[not now['waits']]} before (on_missing)"
     masters = list(zip(before["masters"], now["masters"], strict=False))
     rebuilt = [change for was, is_ in masters for change in _master_changes(was, is_)]
     yield from rebuilt

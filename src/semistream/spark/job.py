@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from semistream.master import Master
+    from semistream.master.database import DatabaseMaster
     from semistream.spec import On
 
 __all__ = ["MARK", "ROW", "Copies", "Job", "shape_of"]
@@ -44,7 +45,7 @@ class Job:
     """One enrichment, as its tasks see it."""
 
     name: str
-    """Names the enrichment in metrics and messages."""
+    """Names the enrichment in metrics, where no two have the same."""
     path: str
     """The master's folder, as executors see it."""
     read: str
@@ -65,6 +66,10 @@ class Job:
     select: tuple[str, ...] = ()
     shape: str = ""
     """A fingerprint of the master's columns and key."""
+    database: DatabaseMaster | None = None
+    """The master, where it is a table in a database."""
+    called: str = ""
+    """The enrichment's name as it was given."""
     status: str = ""
     """The column that tells what was found of a row; none if empty."""
     missing: OnMissing = field(default_factory=OnMissing)

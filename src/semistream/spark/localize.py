@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
-from semistream.errors import BudgetError, MasterError, MasterNotFoundError
+from semistream.errors import (
+    BudgetError,
+    MasterError,
+    MasterNotFoundError,
+    SnapshotNotFoundError,
+)
 from semistream.host.folder import own_folder
 from semistream.master.format import MANIFEST, Manifest
 from semistream.units import format_bytes
@@ -82,8 +87,10 @@ def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Mani
                 manifest = Manifest.load(Path(scratch), name)
                 if manifest.files.startswith(files):
                     return manifest
-    what = f"no snapshot {files} of this" if files else "there is no"
-    msg = f"{source}: {what} master table (no {MANIFEST}); see build_master"
+    if files:
+        msg = f"{source}: the master has no snapshot {files} (any more)."
+        raise SnapshotNotFoundError(msg)
+    msg = f"{source}: there is no master table (no {MANIFEST}); see build_master"
     raise MasterNotFoundError(msg)
 
 

@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from semistream.master.pins import Pin
     from semistream.spark.job import Job
 
-__all__ = ["batch_of_task", "folder_of", "pinned", "settled", "snapshot_of", "task_property"]
+__all__ = [
+    "batch_of_driver",
+    "batch_of_task",
+    "may_pin",
+    "pinned",
+    "settled",
+    "snapshot_of",
+    "task_property",
+    "warn_unpinned",
+]
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +100,7 @@ def settled(spark: SparkSession, job: Job, streaming: bool) -> Job:
     """Give the job with the snapshot that all of its tasks read, unless they pin it themselves."""
     if not job.is_versioned or (streaming and not job.files):
         return job
-    of = None if job.files else _batch_of_driver(spark)
+    of = None if job.files else batch_of_driver(spark)
     if of and (pin := pinned(job.path, of)):
         return replace(job, files=pin.files)
     held = _allowed(job.path, lambda folder: pins.hold(folder, _holder(), job.files))
@@ -101,7 +110,7 @@ def settled(spark: SparkSession, job: Job, streaming: bool) -> Job:
     return replace(job, files=held.files, holder=_holder())
 
 
-def folder_of(path: str) -> Path | None:
+def _folder_of(path: str) -> Path | None:
     """Give the folder of a path, None where it is on another machine."""
     if "://" not in path:
         return Path(path)
@@ -109,24 +118,33 @@ def folder_of(path: str) -> Path | None:
     return Path(unquote(parsed.path)) if parsed.scheme == "file" else None
 
 
+def may_pin(path: str) -> bool:
+    """Tell whether snapshots can be pinned here, as far as that is known without trying."""
+    folder = _folder_of(path)
+    if folder is None:
+        return False
+    place = pins.pin_folder(folder)
+    return os.access(place if place.exists() else folder, os.W_OK)
+
+
 def _allowed(path: str, do: Callable[[Path], Pin]) -> Pin | None:
     """Do it, unless it is not possible there."""
-    folder = folder_of(path)
+    folder = _folder_of(path)
     if folder is None:
-        _warn(path, "it is not on a file system of this machine")
+        warn_unpinned(path, "it is not on a file system of this machine")
         return None
     try:
         return do(folder)
     except OSError as error:
         if error.errno not in _FORBIDDEN:
             raise
-        _warn(path, f"{error.strerror}: {error.filename}")
+        warn_unpinned(path, f"{error.strerror}: {error.filename}")
         return None
 
 
 @cache
-def _warn(path: str, why: str) -> None:
-    """Say it once."""
+def warn_unpinned(path: str, why: str) -> None:
+    """Say, once, that what a micro-batch reads cannot be promised."""
     log.warning(
         "%s: snapshots cannot be pinned there (%s). While this master is built anew, tasks of one "
         "micro-batch may read different snapshots, and a repeated one reads the newest; let "
@@ -136,7 +154,7 @@ def _warn(path: str, why: str) -> None:
     )
 
 
-def _batch_of_driver(spark: SparkSession) -> tuple[str, str] | None:
+def batch_of_driver(spark: SparkSession) -> tuple[str, str] | None:
     """Give the query and the micro-batch in whose ``foreachBatch`` this is called."""
     context = context_of(spark)
     if context is None:  # Spark Connect, whose server does not tell
@@ -156,6 +174,6 @@ def _holder() -> str:
 
 @cache
 def _release_at_end(path: str) -> None:
-    folder, holder = folder_of(path), _holder()
+    folder, holder = _folder_of(path), _holder()
     if folder is not None:
         atexit.register(pins.release, folder, holder)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as sf
-
 from semistream.enrich import enrich
 from semistream.errors import SemistreamError
 from semistream.master import Master, open_master
@@ -14,12 +12,15 @@ from semistream.pipeline.check import Flow, Surroundings, check
 from semistream.pipeline.model import NOW
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark import checkpoint, jars
+from semistream.spark.batchwise import Batchwise, check_dimensions, status_column
 from semistream.spark.cluster import tasks_at_once
+from semistream.spark.heartbeat import beating
 from semistream.spark.job import Copies
 from semistream.spark.localize import local_copy
 from semistream.spark.session import session
 from semistream.spark.sinks import writer
 from semistream.spark.sources import load
+from semistream.spark.split import arranged, timed
 from semistream.spark.types import arrow_schema, transferred
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.sections import Enrichment
 
-__all__ = ["Prepared", "prepare", "session_for", "start"]
+__all__ = ["Prepared", "checked", "enriched", "prepare", "session_for", "start"]
 
 _COPIES = 100 << 30
 _ASKED = ("transfer", "partition")
@@ -46,12 +47,13 @@ class Prepared:
     pipeline: Pipeline
     flow: Flow
     frame: DataFrame
-    """What reaches the sink."""
+    """What reaches the sink; with status columns where rows are parted by them."""
 
 
 def session_for(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     """Start a Spark session with what the pipeline asks for: settings, and jars if it needs any."""
-    needed = {pipeline.source.kind, pipeline.sink.kind} & _CONNECTORS
+    wanted = {pipeline.source.kind, pipeline.sink.kind, *(["delta"] if pipeline.by_batch else [])}
+    needed = wanted & _CONNECTORS
     config = _merged(jars.resolve(needed) if needed else {}, pipeline.spark)
     return session(f"semistream {pipeline.name}", master=master, config=config)
 
@@ -74,23 +76,36 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
         Columns, types or budgets do not go together: every mistake, each with its line.
     """
     stream = load(pipeline, spark)
+    flow = checked(pipeline, spark, stream)
+    check_dimensions(pipeline, flow, spark)
+    if pipeline.waits:
+        stream = beating(stream, pipeline.waiting.delay / 1000)
+    if pipeline.by_batch:
+        return Prepared(pipeline, flow, enriched(timed(stream), pipeline))
+    return Prepared(pipeline, flow, arranged(enriched(stream, pipeline), flow.columns))
+
+
+def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
+    """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
     around = Surroundings(tasks_at_once(spark), _opened, transferred)
-    flow = check(pipeline, arrow_schema(stream.schema), around)
-    return Prepared(pipeline, flow, _chosen(_enriched(stream, pipeline), flow))
+    return check(pipeline, arrow_schema(stream.schema), around)
 
 
 def _opened(step: Enrichment) -> Master:
     path = step.master
+    if step.live:
+        return open_master(path, **step.database)
     if step.localize is not False:
         limit = _COPIES if step.localize is True else step.localize
         path = local_copy(path, Copies(None, limit))
     return open_master(path, read=step.read)
 
 
-def _enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
+def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> DataFrame:
+    """Join a stream, or a batch, with the masters of a pipeline; some rows perhaps again."""
     for i, step in enumerate(pipeline.enrich):
         try:
-            stream = _enrich(stream, step)
+            stream = _enrich(stream, step, i, again)
         except SemistreamError as error:
             named = (name for name in _ASKED if f"{name}=" in str(error))
             where = ".".join([f"enrich[{i}]", *named])
@@ -99,11 +114,11 @@ def _enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
     return stream
 
 
-def _enrich(stream: DataFrame, step: Enrichment) -> DataFrame:
+def _enrich(stream: DataFrame, step: Enrichment, number: int, again: bool) -> DataFrame:
     options: dict[str, Any] = dict(step.options)
     return enrich(
         stream,
-        step.master,
+        _opened(step) if step.live else step.master,
         on=step.on if isinstance(step.on, dict) else list(step.on),
         how=step.how,
         memory=step.memory,
@@ -114,16 +129,12 @@ def _enrich(stream: DataFrame, step: Enrichment) -> DataFrame:
         transfer=step.transfer,
         localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
         read=step.read,
-        name=step.name,
+        name=f"{step.name}_again" if again else step.name,
+        check=not again,
+        on_missing=step.on_missing,
+        status=status_column(step, number),
         **options,
     )
-
-
-def _chosen(frame: DataFrame, flow: Flow) -> DataFrame:
-    if [new for _, new in flow.columns] == frame.columns:
-        return frame
-    quoted = ((old.replace("`", "``"), new) for old, new in flow.columns)
-    return frame.select(*(sf.col(f"`{old}`").alias(new) for old, new in quoted))
 
 
 def start(
@@ -153,9 +164,17 @@ def start(
     ready = pipeline if isinstance(pipeline, Prepared) else prepare(pipeline, spark)
     told = ready.pipeline
     query = checkpoint.claim(told, ready.flow, spark)
-    found = writer(told.sink, ready.frame, query).outputMode("append").queryName(told.name)
+    found = _writer(ready, query).outputMode("append").queryName(told.name)
     found = found.option("checkpointLocation", told.checkpoint)
     return _triggered(found, told, once).start()
+
+
+def _writer(ready: Prepared, query: str) -> DataStreamWriter:
+    told, flow = ready.pipeline, ready.flow
+    if not told.by_batch:
+        return writer(told.sink, ready.frame, query)
+    batches = Batchwise(told, flow, lambda rows: enriched(rows, told, again=True), query)
+    return ready.frame.writeStream.foreachBatch(batches.writer(ready.frame))
 
 
 def _triggered(found: DataStreamWriter, pipeline: Pipeline, once: bool) -> DataStreamWriter:

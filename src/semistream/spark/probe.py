@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from semistream.errors import MasterError, SemistreamError
 from semistream.spark.cluster import executors
+from semistream.spark.live import reach
+from semistream.spark.pinned import may_pin, warn_unpinned
 from semistream.spark.worker import opened
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hosts", "probe"]
 
-_SCHEMA = "host string, error string, free long, held double"
+_SCHEMA = "host string, error string, free long, held double, pins boolean"
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,21 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
         return _look(job, batches)
 
     found = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
-    for host, error, _, _ in found:
+    for host, error, *_ in found:
         if error:
-            msg = (
-                f"the executor on {host} cannot read the master: {error} Put it on a path that "
-                "all executors share, or let hosts keep copies with localize=True."
-            )
+            msg = f"the executor on {host} cannot read the master: {error} {_way_out(job)}"
             raise MasterError(msg)
+    shut = sorted({row.host for row in found if not row.pins})
+    if shut and not job.files:
+        warn_unpinned(job.path, f"its folder may not be written on {', '.join(shut)}")
     hosts = tuple(sorted({row.host for row in found}))
     return Hosts(hosts, min(row.free for row in found), min(row.held for row in found))
+
+
+def _way_out(job: Job) -> str:
+    if job.database is not None:
+        return "Executors must reach the database, and have the password and the driver."
+    return "Put it on a path that all executors share, or let hosts keep copies with localize=True."
 
 
 def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,12 +68,14 @@ def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         return
     error, held = "", 0.0
     try:
-        held = opened(job).reader().held()
+        if job.database is None:
+            held = opened(job).reader().held()
+        else:
+            reach(job.database)
     except (SemistreamError, OSError) as failure:
         error = f"{failure}."
-    yield pa.record_batch(
-        {"host": [socket.gethostname()], "error": [error], "free": [_free()], "held": [held]}
-    )
+    told = {"host": socket.gethostname(), "error": error, "free": _free(), "held": held}
+    yield pa.RecordBatch.from_pylist([told | {"pins": not job.is_versioned or may_pin(job.path)}])
 
 
 def _free() -> int:

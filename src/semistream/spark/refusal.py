@@ -72,7 +72,7 @@ class Refusal:
         shown = ", ".join(map(self._shown, different[:_SHOWN]))
         more = f" and {len(different) - _SHOWN:,} more" if len(different) > _SHOWN else ""
         return (
-            f"enrichment {self._job.name!r}: {len(rows):,} of {looked_at:,} rows have no master "
+            f"enrichment {self._job.called!r}: {len(rows):,} of {looked_at:,} rows have no master "
             f"row; their keys are {shown}{more}. As on_missing='error' asks, nothing of this batch "
             "is written. Bring these rows into the master and start again, or choose "
             "on_missing='quarantine', 'drop' or default values."

@@ -105,4 +105,4 @@ def _literal(value: Any) -> Column:  # noqa: ANN401 - any value that `default_va
 
 
 def _metadata(job: Job) -> dict[str, Any]:
-    return {MARKED: {"enrichment": job.name, "on_missing": job.missing.kind}}
+    return {MARKED: {"enrichment": job.called, "on_missing": job.missing.kind}}

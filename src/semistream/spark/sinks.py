@@ -9,12 +9,13 @@ from pyspark.sql import functions as sf
 
 from semistream.pipeline import ends
 from semistream.spark.postgresql import PostgresqlWriter
+from semistream.spark.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["writer"]
+__all__ = ["kafka_options", "kafka_rows", "writer"]
 
 
 @singledispatch
@@ -53,13 +54,23 @@ def _table(
 
 @writer.register(ends.KafkaSink)
 def _(sink: ends.KafkaSink, frame: DataFrame, query: str) -> DataStreamWriter:  # noqa: ARG001
-    columns = [sf.col(f"`{name}`") for name in frame.columns]
+    rows = kafka_rows(sink, frame)
+    return rows.writeStream.format("kafka").options(**kafka_options(sink))
+
+
+def kafka_rows(sink: ends.KafkaSink, frame: DataFrame) -> DataFrame:
+    """Give rows as Kafka has them: a JSON object each, with a key if there is one."""
+    columns = [sf.col(quoted(name)) for name in frame.columns]
     # Without the option a null would be left out, and rows of one table have different fields.
     value = sf.to_json(sf.struct(*columns), {"ignoreNullFields": "false"}).alias("value")
-    key = [sf.col(f"`{sink.key}`").cast("string").alias("key")] if sink.key else []
-    options = {name: str(value) for name, value in sink.options.items()}
-    found = frame.select(*key, value).writeStream.format("kafka").options(**options)
-    return found.option("kafka.bootstrap.servers", sink.servers).option("topic", sink.topic)
+    key = [sf.col(quoted(sink.key)).cast("string").alias("key")] if sink.key else []
+    return frame.select(*key, value)
+
+
+def kafka_options(sink: ends.KafkaSink) -> dict[str, str]:
+    """Give the options of Spark's writer to a topic."""
+    given = {name: str(value) for name, value in sink.options.items()}
+    return given | {"kafka.bootstrap.servers": sink.servers, "topic": sink.topic}
 
 
 @writer.register(ends.PostgresqlSink)

@@ -154,6 +154,8 @@ class _Listener(StreamingQueryListener):
         observed = progress.observedMetrics
         for metrics in self._taken(str(progress.id), progress.batchId, seconds):
             told = observed.get(f"semistream.{metrics.name}")
+            if observed and told is None:
+                continue  # of a run before, in which this batch failed
             missing = {what: told[what] for what in COUNTED if told and what in told}
             for reader in self.readers:
                 reader(replace(metrics, missing=missing))

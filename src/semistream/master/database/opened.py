@@ -14,6 +14,8 @@ import pyarrow as pa
 from semistream.errors import MasterNotFoundError, OptionError, SchemaError
 from semistream.master.database.address import Address
 from semistream.master.database.dialect import Table, checked_conditions
+from semistream.master.database.feed_kafka import Topic
+from semistream.master.database.feed_postgresql import Notifications
 from semistream.master.database.keys import OrderedKeys
 from semistream.master.database.master import DatabaseMaster, one_range
 from semistream.master.database.retry import Retry
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from semistream.keys import Keys
     from semistream.master.database.dialect import Found
+    from semistream.master.database.feed import Feed
 
 __all__ = ["open_database", "parse_seconds"]
 
@@ -50,6 +53,7 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     absent_ttl: float | str | timedelta | None = None,
     password_env: str | None = None,
     retry: float | str | timedelta | Retry = 60.0,
+    feed: str | Feed | None = None,
     page_bytes: int | str = _PAGE_BYTES,
 ) -> DatabaseMaster:
     """Open a table in PostgreSQL, MySQL or MariaDB as a master.
@@ -79,6 +83,10 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
         The variable of the environment that has the password, wherever a connection is made.
     retry
         How long a database that does not answer is tried again.
+    feed
+        Where changes are told, so that rows are fetched anew at once: ``"notify"`` (or
+        ``"notify:channel"``) for PostgreSQL's notifications, see ``semistream master trigger``;
+        ``"kafka://host:port/topic"`` for a topic of changed keys.
     page_bytes
         Bytes of a range of keys, for the algorithms that read such in the place of pages.
     """
@@ -99,7 +107,21 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     _warn_without_index(store, found, keys)
     master = _master(store, found, chosen, lives)
     manifest = replace(master.manifest, page_bytes=parse_bytes(page_bytes, "page_bytes"))
-    return replace(master, manifest=manifest)
+    return replace(master, manifest=manifest, feed=_feed(feed, store.address))
+
+
+def _feed(feed: str | Feed | None, address: Address) -> Feed | None:
+    if not isinstance(feed, str):
+        return feed
+    kind, _, channel = feed.partition(":")
+    if kind == "kafka":
+        return Topic.at(feed)
+    if kind != "notify":
+        raise OptionError.unknown("feed", feed, ["notify", "notify:channel", "kafka://…"])
+    if address.kind != "postgresql":
+        msg = f"feed={feed!r}: only PostgreSQL notifies; give kafka://host:port/topic"
+        raise OptionError(msg)
+    return Notifications(address, channel or "semistream")
 
 
 def parse_seconds(time: float | str | timedelta, what: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,7 +56,7 @@ class Delta(LakeTable):
         """What a manifest says of it."""
         return {
             "kind": self.kind,
-            "uri": self.table.table_uri,
+            "uri": _plain(self.table.table_uri),
             "version": self.table.version(),
             "columns": None if self.columns is None else list(self.columns),
             "table": str(self.table.metadata().id),
@@ -113,9 +114,9 @@ class Delta(LakeTable):
             starting_version=start, ending_version=end, columns=[*schema.names, _TYPE]
         )
         for batch in pa.RecordBatchReader.from_stream(feed):
-            kinds = batch.column(_TYPE).cast(pa.string())
+            kinds, rows = batch.column(_TYPE).cast(pa.string()), conformed(batch, schema)
             for weight, some in ((1, _CAME), (-1, _WENT)):
-                yield weight, conformed(batch.filter(pc.is_in(kinds, some)), schema)
+                yield weight, rows.filter(pc.is_in(kinds, some))
 
     def _files(self, start: int, memory: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         old, new = _fragments(_again(self.table, start)), _fragments(self.table)
@@ -127,6 +128,14 @@ class Delta(LakeTable):
 
 def _fragments(table: DeltaTable) -> dict[str, pyarrow.dataset.ParquetFileFragment]:
     return {file.path: file for file in table.to_pyarrow_dataset().get_fragments()}
+
+
+def _plain(uri: str) -> str:
+    """Give a path for what is on this machine, and a URI without password for all else."""
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return unquote(parts.path).rstrip("/")
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _again(table: DeltaTable, version: int | None) -> DeltaTable:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files, schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    _pyarrow_schema_ensure_small_types,
+    _read_all_delete_files,
+    schema_to_pyarrow,
+)
 from pyiceberg.table import DataScan, FileScanTask, StaticTable, Table
 
 from semistream.errors import OptionError
@@ -67,10 +72,9 @@ class Iceberg(LakeTable):
     @property
     def schema(self) -> pa.Schema:
         """The columns that are read."""
-        return projected(
-            schema_to_pyarrow(self._data_at(self.version).projection(), include_field_ids=False),
-            self.columns,
-        )
+        known = schema_to_pyarrow(self._data.projection(), include_field_ids=False)
+        # 64-bit offsets are for columns of more than 2 GB, which no page is.
+        return projected(_pyarrow_schema_ensure_small_types(known), self.columns)
 
     @property
     def note(self) -> dict[str, Any]:

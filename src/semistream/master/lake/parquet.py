@@ -125,10 +125,11 @@ def scan(
     """Read file by file, batch by batch; a dataset's scanner would decode whole row groups."""
     for fragment in fragments:
         folders = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
-        names = [name for name in schema.names if name in fragment.physical_schema.names]
+        there = fragment.physical_schema.names
+        names = None if set(there) <= set(schema.names) else [n for n in schema.names if n in there]
         rows = max(1, min(_fitting(fragment, memory), _MOST_ROWS))
         options = {"pre_buffer": False, "buffer_size": _READ_BYTES}
-        with pyarrow.parquet.ParquetFile(fragment.open(), **options) as file:
+        with fragment.open() as source, pyarrow.parquet.ParquetFile(source, **options) as file:
             # One thread: each would keep memory of its own, and the build waits for the disk.
             for batch in file.iter_batches(rows, columns=names, use_threads=False):
                 yield conformed(batch, schema, folders)

@@ -61,7 +61,8 @@ def _ids(array: pa.Array) -> npt.NDArray[np.int64]:
     if t.is_floating(kind):
         array = array.view(_WORDS[kind.bit_width])
     encoded = array.dictionary_encode().indices
-    return np.asarray(encoded.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)) + 1
+    # Where a value is null its number is not set.
+    return np.where(_valid(array) == 0, 0, buffer(encoded, 1, np.int32) + np.int64(1))
 
 
 def _valid(array: pa.Array) -> npt.NDArray[np.int64]:

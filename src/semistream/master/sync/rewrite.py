@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.errors import MasterError
 from semistream.master.files import scratch
-from semistream.master.pages import PageWriter
+from semistream.master.pages import PageWriter, ValueCount
 from semistream.master.sync.merge import Merged, Scope, merged, net, whole_values
 from semistream.plain import row_bytes
 
@@ -49,10 +50,11 @@ class Left:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Count rows of whole pages."""
-        _, counts = np.unique(rows.column(0).to_numpy(), return_counts=True)
+        count = ValueCount()
+        count.add(rows.column(0).to_numpy())
         self.bytes += int(row_bytes(rows).sum())
-        self.values += len(counts)
-        self.most_duplicates = max(self.most_duplicates, int(counts.max(initial=0)))
+        self.values += count.values
+        self.most_duplicates = max(self.most_duplicates, count.most)
 
 
 class _Cursor:
@@ -103,6 +105,8 @@ class Rewrite:
         self._keys = () if parent.keys.exact else parent.keys.names
         self._reader = parent.reader()
         self._passed, self._next = passed, 0
+        # Where all pages are compared, those that stay as they are must not fall to a neighbour.
+        self._run_bytes = 1 if scope is Scope.ALL else _RUN_BYTES
         self._changed = scratch(parent.path)
 
     def run(self, changes: Iterable[pa.RecordBatch]) -> None:
@@ -161,7 +165,7 @@ class Rewrite:
         while end < stop and not (end > start and self._large(end)):
             size += sum(int(index.length[part]) for part in index.parts(end))
             end += 1
-            if size >= _RUN_BYTES or self._large(start):
+            if size >= self._run_bytes or self._large(start):
                 break
         return range(start, end)
 
@@ -180,7 +184,7 @@ class Rewrite:
             if found:
                 self._note(step)
                 for rows in waiting:
-                    self._add(rows)
+                    self.writer.add(rows)
                 waiting.clear()
 
     def _bound(self, page: int) -> int | None:
@@ -202,6 +206,8 @@ class Rewrite:
 
     def _note(self, step: Merged) -> None:
         self._changed.write(step.changed.tobytes())
+        if self.filter.nbytes:
+            self.filter.add(step.changed)  # among them all that are new
         self.tally.upserted += step.upserted
         self.tally.deleted += step.deleted
 
@@ -221,17 +227,12 @@ class Rewrite:
         index = self.parent.index
         return range(index.parts(pages[0])[0], index.parts(pages[-1])[-1] + 1)
 
-    def _add(self, rows: pa.RecordBatch) -> None:
-        codes = self.writer.add(rows)
-        if self.filter.nbytes:
-            self.filter.add(codes)
-
     def _copy(self, stop: int) -> None:
         """Put the pages before ``stop`` that were not passed yet behind the new ones, as bytes."""
         while self._next < stop and self._fits(self._next):
             page = range(self._next, self._next + 1)
             rows = self._load(page)
-            self._add(rows)
+            self.writer.add(rows)
             self._pass(page, rows)
         if self._next >= stop:
             return
@@ -240,6 +241,9 @@ class Rewrite:
         start, end = index.bounds(parts)
         self._pages.append(self.parent.pages_file.path, start, end - start)
         self.writer.skip(index.lines(parts))
+        if self._pages.file.tell() != self.writer.index.end:
+            msg = f"{self.parent.pages_file.path} was cut meanwhile; build the master again"
+            raise MasterError(msg)
         self.tally.pages_copied += stop - self._next
         self.tally.bytes_copied += end - start
         self._passed(int(index.rows[parts.start : parts.stop].sum()))

@@ -1,0 +1,172 @@
+"""Rows without a master row, parted from the others: what a writer does with status columns."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
+
+from semistream.errors import OptionError, SchemaError
+from semistream.missing import MATCHED, QUARANTINED
+from semistream.spark.batches import write_batch, write_delta
+from semistream.spark.held import held
+from semistream.spark.settle import Mark, marks_of
+from semistream.spark.types import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from semistream.pipeline.ends import Sink
+
+__all__ = [
+    "ATTEMPTS",
+    "ENRICHMENT",
+    "REASON",
+    "ROW",
+    "TIME",
+    "SplitWriter",
+    "arranged",
+    "chosen_marks",
+    "parted",
+    "quarantined",
+    "split_once",
+    "timed",
+]
+
+REASON, ENRICHMENT, TIME, QUERY, BATCH, ATTEMPTS, ROW = QUARANTINED
+
+_TIME = "__semistream_time"
+
+
+def chosen_marks(frame: DataFrame, status: str | None) -> list[Mark]:
+    """Give the status columns by which rows are parted: those that ask for it, or the one named."""
+    marks = marks_of(frame.schema)
+    if status is None:
+        splitting = [mark for mark in marks if mark.splits] or marks
+        if not splitting:
+            msg = (
+                "this DataFrame has no status column; have enrich(…, on_missing='quarantine') or "
+                "status='_status' add one before, or name one of your own with status=…"
+            )
+            raise OptionError(msg)
+        return splitting
+    if status not in frame.columns:
+        raise SchemaError.missing("batch", status, frame.columns)
+    known = [mark for mark in marks if mark.column == status]
+    return known or [Mark(status, "", "quarantine")]
+
+
+def parted(rows: DataFrame, marks: list[Mark]) -> tuple[DataFrame, DataFrame]:
+    """Give the rows that have all their master rows, and those that lack one.
+
+    The latter have two columns more: the reason, and the enrichment that was the first to find
+    it.
+    """
+    statuses = [mark.column for mark in marks]
+    whole = reduce(and_, (_is_there(mark) for mark in marks))
+    lacking = [~_is_there(mark) for mark in marks]
+    reason = _first(lacking, [F.col(quoted(name)) for name in statuses])
+    enrichment = _first(lacking, [F.lit(mark.enrichment) for mark in marks])
+    missing = rows.where(~whole).withColumns({REASON: reason, ENRICHMENT: enrichment})
+    return rows.where(whole).drop(*statuses), missing.drop(*statuses)
+
+
+def _is_there(mark: Mark) -> Column:
+    return F.col(quoted(mark.column)).eqNullSafe(MATCHED)
+
+
+def _first(conditions: list[Column], values: list[Column]) -> Column:
+    """Give the value of the first condition that holds."""
+    pairs = list(zip(conditions, values, strict=True))
+    return F.coalesce(*(F.when(condition, value) for condition, value in pairs))
+
+
+def arranged(rows: DataFrame, columns: Sequence[tuple[str, str]]) -> DataFrame:
+    """Give columns by their names, under new ones."""
+    if [new for _, new in columns] == rows.columns:
+        return rows
+    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in columns))
+
+
+@contextmanager
+def split_once(batch: DataFrame, status: str | None) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """Part a batch whose rows are computed once, whatever is done with the parts."""
+    marks = chosen_marks(batch, status)
+    held = batch.persist()
+    try:
+        yield parted(held, marks)
+    finally:
+        held.unpersist()
+
+
+def timed(stream: DataFrame, millis: int | None = None) -> DataFrame:
+    """Add the time of the micro-batch: Spark's own, which a replay has again."""
+    told = F.current_timestamp() if millis is None else F.timestamp_millis(F.lit(millis))
+    return stream.withColumn(_TIME, told)
+
+
+def quarantined(missing: DataFrame, stream: list[str], query: str, number: int) -> DataFrame:
+    """Give rows as the quarantine has them: the stream's columns as they came, and what happened.
+
+    Parameters
+    ----------
+    missing
+        Rows with `REASON` and `ENRICHMENT`, of a stream that was `timed`.
+    stream
+        The names of the columns that the stream came with.
+    query, number
+        What wrote them.
+    """
+    return missing.select(
+        *map(quoted, stream),
+        REASON,
+        ENRICHMENT,
+        F.col(_TIME).alias(TIME),
+        F.lit(query).alias(QUERY),
+        F.lit(number).cast("long").alias(BATCH),
+        F.lit(0).alias(ATTEMPTS),
+        F.expr("uuid()").alias(ROW),
+    )
+
+
+@dataclass(frozen=True)
+class SplitWriter:
+    """Writes batches to a sink, and their rows without a master row to a quarantine.
+
+    Each table has each batch once, whenever a driver dies: both know the numbers of their
+    transactions, and a replay of the batch finds the same rows, for it sees the same snapshot of
+    the master, or what was found is held.
+    """
+
+    sink: Sink
+    quarantine: str
+    """The path of a Delta table."""
+    query: str
+    stream: tuple[str, ...]
+    """The columns that the stream came with."""
+    columns: tuple[tuple[str, str], ...]
+    """The sink's columns: name out of the enrichments, name in the sink."""
+    held: str = ""
+    """Where batches are written down before they are parted; empty where snapshots are pinned."""
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        """Write a batch."""
+        with self._parts(batch, number) as (good, missing):
+            write_batch(self.sink, arranged(good, self.columns), self.query, number)
+            if not missing.isEmpty():
+                rows = quarantined(missing, list(self.stream), self.query, number)
+                write_delta(rows, self.quarantine, self.query, number, mergeSchema="true")
+
+    @contextmanager
+    def _parts(self, batch: DataFrame, number: int) -> Iterator[tuple[DataFrame, DataFrame]]:
+        if self.held:
+            yield parted(held(batch, self.held, number), chosen_marks(batch, None))
+            return
+        with split_once(batch, None) as parts:
+            yield parts

@@ -1,0 +1,207 @@
+"""Masters that change under a running query: a micro-batch sees one snapshot, whatever happens."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import semistream as ss
+from parts import wait_for
+from parts.connectors import require
+from parts.data import Data
+from parts.driver import FILES_A_BATCH
+from parts.kills import Run
+from parts.updates import Updates, put
+from semistream.errors import MasterError
+from semistream.master import list_snapshots, pins
+from semistream.spark import pinned
+from semistream.spark.job import Copies
+from semistream.spark.localize import local_copy
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
+BATCHES, UPDATES_A_BATCH = (34, 3) if SOAK else (3, 2)
+ROWS = 6_000
+SCHEMA = "sale long, batch long, key long"
+
+
+def stream_of(spark, folder):
+    """Give a stream of the files, one a micro-batch, whose tasks start at different times."""
+
+    def slowly(batches):  # not at the top, for workers do not find this module
+        time.sleep(0.2)
+        yield from batches
+
+    files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return files.repartition(6).mapInArrow(slowly, SCHEMA)
+
+
+def started(df, tmp_path, sink="parquet"):
+    written = df.writeStream.format(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    return written.start(str(tmp_path / "out"))
+
+
+def committed(tmp_path, batch):
+    return (tmp_path / "checkpoint" / "commits" / str(batch)).exists()
+
+
+# -- a running query ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sink", ["delta" if SOAK else "parquet"])
+def test_every_row_is_of_the_snapshot_of_its_batch(spark, tmp_path, sink):
+    """Two masters in a chain are updated again and again in the middle of batches.
+
+    Router and join tasks must see the same snapshot of the first, and each master has its pins.
+    """
+    if sink == "delta":
+        require("delta")
+    first, second = Updates(tmp_path / "first"), Updates(tmp_path / "second", "other", seed=2)
+    put(tmp_path / "stream", 0, ROWS)
+    routed = {"partition": "key", "transfer": "rows", "read": "direct"}
+    df = stream_of(spark, tmp_path / "stream")
+    df = ss.enrich(df, first.path, on="key", how="left", memory="2MB", tasks=2, **routed)
+    df = ss.enrich(df, second.path, on="key", how="left", memory="2MB", transfer="keys")
+    query = started(df, tmp_path, sink)
+    try:
+        for batch in range(BATCHES):
+            for _ in range(UPDATES_A_BATCH):
+                for master in (first, second):
+                    master.update()
+                time.sleep(0.2)
+            wait_for(f"batch {batch}", lambda n=batch: committed(tmp_path, n) or not query.isActive)
+            assert query.exception() is None
+            put(tmp_path / "stream", batch + 1, ROWS)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    found = spark.read.format(sink).load(str(tmp_path / "out")).toArrow()
+    assert sorted(found["sale"].to_pylist()) == list(range((BATCHES + 1) * ROWS))
+    for master in (first, second):
+        master.note_pins()
+        assert master.wrong(found) == 0
+        assert len(set(master.pins.values())) > BATCHES // 2
+        master.update()
+        assert len(list_snapshots(master.path)) <= 1 + pins.KEPT + 1
+
+
+# -- once more ------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_repeated_in_foreach_batch_sees_the_old_snapshot(spark, tmp_path):
+    master = Updates(tmp_path / "master")
+    for batch in range(3):
+        put(tmp_path / "stream", batch, 500)
+    fails = True
+
+    def write(df, number):
+        out = ss.enrich(df, master.path, on="key", how="left", memory="2MB", check=False)
+        out.write.mode("overwrite").parquet(str(tmp_path / f"out/{number}"))
+        master.update()
+        if number == 1 and fails:
+            raise RuntimeError("after it was written")
+
+    def run():
+        files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        df = files.parquet(str(tmp_path / "stream"))
+        written = df.writeStream.foreachBatch(write).trigger(availableNow=True)
+        written.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination()
+
+    with pytest.raises(Exception, match="after it was written"):
+        run()
+    before = pq.read_table(tmp_path / "out/1").sort_by("sale")
+    fails = False
+    run()
+    assert pq.read_table(tmp_path / "out/1").sort_by("sale") == before
+    master.note_pins()
+    found = pa.concat_tables(pq.read_table(tmp_path / f"out/{n}") for n in range(3))
+    assert master.wrong(found) == 0
+    assert len(set(master.pins.values())) == 3
+
+
+@pytest.mark.parts
+@pytest.mark.xdist_group("kills")
+def test_a_killed_driver_repeats_its_batch_on_the_old_snapshot(tmp_path):
+    data = Data(tmp_path / "data", files=8, rows=40_000)
+    data.write()
+    for number, file in enumerate(sorted(data.stream.iterdir())):
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    run = Run(data, tmp_path / "run", "parquet")
+    batch, files = run.until_pinned(1)
+    old = pq.read_table(data.folder / "products.parquet")
+    new = old.set_column(1, "surrogate", pa.array(old["surrogate"].to_numpy() + 1))
+    ss.build_master(new, data.master, key="key")
+    run.execute([])
+    assert {p.pin.files for p in pins.all_pins(data.master) if p.batch == str(batch)} <= {files}
+    found = pq.read_table(run.result)
+    assert sorted(found["sale"].to_pylist()) == list(range(8 * 40_000))
+    later = found["sale"].to_numpy() // (FILES_A_BATCH * 40_000) > batch
+    keys = found["key"].to_numpy()
+    expected = np.where(keys < 100_000, keys * 7 + later, -1)
+    assert (found["surrogate"].fill_null(-1).to_numpy() == expected).all()
+
+
+def test_keys_that_come_to_have_several_rows_are_told(spark, tmp_path):
+    master = Updates(tmp_path / "master")
+    put(tmp_path / "stream", 0, 100)
+    df = ss.enrich(
+        spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "stream")),
+        master.path,
+        on="key",
+        memory="2MB",
+        transfer="keys",
+        check=False,
+    )
+    ss.sync_master(master.path, upserts=pa.table({"key": [5, 5], "number": [1, 2]}))
+    query = started(df, tmp_path)
+    with pytest.raises(Exception, match="up to 2 rows a key"):
+        query.processAllAvailable()
+
+
+# -- copies, and folders that may not be written --------------------------------------------------
+
+
+def test_a_copy_has_the_snapshot_of_the_batch(tmp_path):
+    master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
+    source = master.path.as_uri()
+    before = pinned.pinned(source, ("query", "1"))
+    master.update()
+    for files in (before.files, pinned.pinned(source, ("query", "2")).files):
+        copy = ss.open_master(local_copy(source, copies, files), snapshot=files)
+        assert copy.manifest.files == files
+    assert before.files in {p.name for p in (tmp_path / "copies/masters").iterdir()}
+    assert copy.manifest.parent == before.files
+    assert (copy.path / f"{before.files}.manifest").exists()
+    with pytest.raises(MasterError, match="no snapshot 0000"):
+        local_copy(source, copies, "0000")
+
+
+def test_a_folder_that_may_not_be_written_is_told_once(tmp_path, monkeypatch, caplog):
+    master = Updates(tmp_path / "master")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", str(master.path / ".pins"))
+
+    monkeypatch.setattr(pins, "pin", refuse)
+    with caplog.at_level(logging.WARNING):
+        for batch in "12":
+            assert pinned.pinned(str(master.path), ("query", batch)) is None
+    assert [m for m in caplog.messages if "Permission denied" in m] == caplog.messages[:1]
+    assert pinned.pinned("s3://bucket/master", ("query", "1")) is None
+
+
+def test_a_pin_whose_snapshot_is_gone_is_an_error_with_a_way_out(tmp_path):
+    master = Updates(tmp_path / "master")
+    pin = pins.pin(master.path, "query", "1")
+    master.update()
+    for file in master.path.glob(f"{pin.files}.*"):
+        file.unlink()
+    with pytest.raises(MasterError, match="the current one"):
+        ss.open_master(master.path, snapshot=pin.files)

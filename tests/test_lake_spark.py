@@ -1,0 +1,48 @@
+"""Delta tables as Spark writes them: deletion vectors, mapped columns, the change data feed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+from parts.connectors import require
+from test_sync import PAGE, same_as_built
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+
+
+VECTORS = {"delta.enableDeletionVectors": "true"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "how"),
+    [
+        (VECTORS | {"delta.columnMapping.mode": "name"}, "all rows"),
+        (VECTORS | {"delta.enableChangeDataFeed": "true"}, "change data feed"),
+    ],
+    ids=["mapped columns", "feed"],
+)
+def test_tables_that_spark_changed(spark: SparkSession, tmp_path, properties, how) -> None:
+    require("delta")
+    table = f"delta.`{tmp_path}/table`"
+    settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    rows = "SELECT id, concat('product ', id) AS name FROM range(0, 2000, 1, 1)"
+    spark.sql(f"CREATE TABLE {table} USING delta TBLPROPERTIES ({settings}) AS {rows}")
+    path, uri = tmp_path / "master", str(tmp_path / "table")
+    assert ss.build_master(uri, path, key="id", page_bytes=PAGE).rows == 2000
+    steps = [
+        f"DELETE FROM {table} WHERE id % 100 = 7",  # noqa: S608
+        f"UPDATE {table} SET name = 'new' WHERE id = 12",  # noqa: S608
+    ]
+    for number, step in enumerate(steps):
+        spark.sql(step)
+        synced = ss.sync_master(path)
+        assert synced.how == how, step
+        wanted = pa.Table.from_pandas(spark.table(table).toPandas(), schema=synced.master.schema)
+        same_as_built(synced.master, wanted, tmp_path / f"built {number}")

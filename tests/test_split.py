@@ -1,0 +1,331 @@
+"""Rows without a master row, parted by the writer: both tables exact, whatever dies in between."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import semistream as ss
+from parts.connectors import require
+from parts.databases import DATABASE, PASSWORD, USER
+from semistream.pipeline import PipelineError, read_pipeline
+from semistream.pipeline.ends import DeltaSink
+from semistream.spark import batches, running, split
+from semistream.spark.checkpoint import CheckpointError
+from semistream.spark.pipeline import prepare, start
+
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+
+LIVE = Path(__file__).parent.parent / "docs" / "live.md"
+ROWS = 2_000
+PRODUCTS = {"key": [k for k in range(100) if k % 5], "vendor": [k % 7 for k in range(100) if k % 5]}
+VENDORS = {"vendor": [0, 1, 2, 3, 4], "city": ["A", "B", None, "D", "E"]}
+# What the first enrichment lacks is its alone, though the second lacks it too.
+SPLIT = """
+SELECT s.*, p.vendor, v.city,
+    CASE WHEN p.key IS NULL THEN 'products' WHEN v.vendor IS NULL THEN 'vendors' END AS enrichment,
+    CASE WHEN p.key IS NULL AND s.key IS NULL THEN 'null key'
+         WHEN p.key IS NULL OR v.vendor IS NULL THEN 'absent' END AS reason
+FROM '{folder}/sales/*.parquet' s
+LEFT JOIN '{folder}/products.parquet' p USING (key)
+LEFT JOIN '{folder}/vendors.parquet' v USING (vendor)
+"""
+
+
+def put_sales(folder, number):
+    sales = range(number * ROWS, (number + 1) * ROWS)
+    keys = [None if sale % 17 == 0 else sale * 7919 % 100 for sale in sales]
+    table = pa.table({"sale": list(sales), "key": pa.array(keys, pa.int64())})
+    (folder / "sales").mkdir(exist_ok=True)
+    pq.write_table(table, folder / "sales" / f"{number}.parquet")
+
+
+def put_master(folder, name, columns, key):
+    pq.write_table(pa.table(columns), folder / f"{name}.parquet")
+    ss.build_master(pa.table(columns), folder / name, key=key)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    require("delta")
+    put_sales(tmp_path, 0)
+    put_sales(tmp_path, 1)
+    put_master(tmp_path, "products", PRODUCTS, "key")
+    put_master(tmp_path, "vendors", VENDORS, "vendor")
+    return tmp_path
+
+
+def pipeline(folder, sink="{kind: delta, path: out}", more="", second="quarantine"):
+    path = folder / "pipeline.yaml"
+    path.write_text(
+        f"""\
+source: {{kind: files, path: sales, files_per_batch: 1}}
+enrich:
+  - {{master: products, on: key, how: left, memory: 4MB, on_missing: quarantine}}
+  - {{master: vendors, on: vendor, how: left, memory: 4MB, on_missing: {second}}}
+columns: {{drop: [vendor], rename: {{city: place}}}}
+sink: {sink}
+{more}
+"""
+    )
+    return path
+
+
+def run(path, spark):
+    reports = []
+    assert running.run(read_pipeline(path), spark, once=True, seen=reports.append)
+    return reports
+
+
+def wanted(folder, columns, where):
+    query = f"SELECT {columns} FROM ({SPLIT.format(folder=folder)}) WHERE {where}"  # noqa: S608
+    return sorted(duckdb.sql(query).fetchall(), key=repr)
+
+
+def table(path, *columns):
+    rows = DeltaTable(path).to_pyarrow_table().select(columns).to_pylist()
+    return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
+def assert_exact(folder):
+    good = wanted(folder, "sale, key, city", "reason IS NULL")
+    assert table(folder / "out", "sale", "key", "place") == good
+    bad = wanted(folder, "sale, key, reason, enrichment", "reason IS NOT NULL")
+    names = ("sale", "key", "_reason", "_enrichment")
+    assert table(folder / "out.quarantine", *names) == bad
+
+
+class CrashError(RuntimeError):
+    pass
+
+
+@pytest.fixture
+def crashing(monkeypatch):
+    """Have the first write to a quarantine, or what comes behind it, fail once."""
+    write, calls = split.write_delta, []
+
+    def set_up(after):
+        def failing(*arguments, **options):
+            calls.append(arguments)
+            if after or len(calls) > 1:
+                write(*arguments, **options)
+            if len(calls) == 1:
+                raise CrashError("in between")
+
+        monkeypatch.setattr(split, "write_delta", failing)
+
+    return set_up
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["between both", "behind both"])
+def test_both_tables_are_exact_after_a_crash(spark, folder, crashing, after):
+    path = pipeline(folder)
+    crashing(after)
+    with pytest.raises(running.QueryFailedError, match="in between"):
+        run(path, spark)
+    assert len(table(folder / "out", "sale")) < len(wanted(folder, "sale", "reason IS NULL"))
+    reports = run(path, spark)
+    assert_exact(folder)
+    assert [report["batch"] for report in reports] == [0, 1]
+    counted = [each for report in reports for each in report["enrich"].values()]
+    missing = [each["quarantined"] for each in counted]
+    assert sum(missing) == len(table(folder / "out.quarantine", "sale"))
+    rows = DeltaTable(folder / "out.quarantine").to_pyarrow_table()
+    assert len(set(rows["_row"].to_pylist())) == len(rows)
+    assert set(rows["_attempts"].to_pylist()) == {0}
+    told = rows.group_by("_batch").aggregate([("_time", "count_distinct")])
+    assert told["_time_count_distinct"].to_pylist() == [1, 1]
+
+
+def test_an_error_names_keys_and_nothing_is_written(spark, folder):
+    told = r"MissingRowsError: enrichment 'vendors': .* keys are vendor=[56](, vendor=[56])?\. "
+    with pytest.raises(running.QueryFailedError, match=told):
+        run(pipeline(folder, second="error"), spark)
+    assert not DeltaTable.is_deltatable(str(folder / "out"))
+
+
+def test_a_quarantined_row_is_no_error_of_the_next_enrichment_and_other_policies_fill(
+    spark, folder
+):
+    path = pipeline(folder, second="{city: nowhere}", more="quarantine: {path: apart}")
+    run(path, spark)
+    city = "CASE WHEN enrichment = 'vendors' THEN 'nowhere' ELSE city END"
+    good = wanted(folder, f"sale, key, {city}", "enrichment IS DISTINCT FROM 'products'")
+    assert table(folder / "out", "sale", "key", "place") == good
+    bad = wanted(folder, "sale, reason", "enrichment = 'products'")
+    assert table(folder / "apart", "sale", "_reason") == bad
+
+
+def test_parquet_has_a_folder_for_each_batch(spark, folder, crashing):
+    path = pipeline(folder, sink="{kind: parquet, path: out}")
+    crashing(False)
+    with pytest.raises(running.QueryFailedError, match="in between"):
+        run(path, spark)
+    run(path, spark)
+    got = spark.read.parquet(str(folder / "out")).select("sale", "key", "place").collect()
+    good = wanted(folder, "sale, key, city", "reason IS NULL")
+    assert sorted(map(tuple, got), key=repr) == good
+    folders = sorted(each.name for each in (folder / "out").glob(f"{batches.BATCH_FOLDER}=*"))
+    assert [name.rpartition("-")[2] for name in folders] == ["0", "1"]
+
+
+def test_postgresql_and_the_quarantine_agree_after_a_crash(spark, folder, crashing, postgresql):
+    require("postgresql")
+    where = f"url: 'postgresql://127.0.0.1:{postgresql.port}/{DATABASE}', table: sold"
+    sink = f"{{kind: postgresql, {where}, user: {USER}, password: '{PASSWORD}'}}"
+    path = pipeline(folder, sink=sink, more="quarantine: {path: out.quarantine}")
+    crashing(False)
+    with pytest.raises(running.QueryFailedError, match="in between"):
+        run(path, spark)
+    run(path, spark)
+    with closing(postgresql.connect()) as connection:
+        got = connection.execute("SELECT sale, key, place FROM sold").fetchall()
+    assert sorted(got, key=repr) == wanted(folder, "sale, key, city", "reason IS NULL")
+    assert table(folder / "out.quarantine", "sale", "_reason") == wanted(
+        folder, "sale, reason", "reason IS NOT NULL"
+    )
+
+
+def test_the_writer_of_the_docs_parts_rows(spark, folder):
+    [code] = re.findall(r"```python\n(def write\(batch.*?)```", LIVE.read_text(), re.DOTALL)
+    code = re.sub(
+        r'"(sales|quarantine|checkpoint|products)(\.master)?"\)', rf'"{folder}/\1-x")', code
+    )
+    code = code.replace('"products.master"', f'"{folder}/products"').replace("product_id", "key")
+    code = code.replace(".start()", ".trigger(availableNow=True).start()")
+    stream = spark.readStream.schema("sale long, key long").parquet(str(folder / "sales"))
+    names = {"ss": ss, "stream": stream}
+    exec(code.replace("sales.writeStream", "query = sales.writeStream"), names)  # noqa: S102
+    query = names["query"]
+    query.awaitTermination()
+    there = "enrichment IS DISTINCT FROM 'products'"
+    assert table(folder / "sales-x", "sale", "key", "vendor") == wanted(
+        folder, "sale, key, vendor", there
+    )
+    got = table(folder / "quarantine-x", "sale", "_reason", "_enrichment")
+    assert got == wanted(folder, "sale, reason, enrichment", f"NOT {there}")
+    [observed] = [p.observedMetrics for p in query.recentProgress if p.numInputRows]
+    [counts] = observed.values()
+    assert (counts.rows, counts.quarantined) == (2 * ROWS, len(got))
+
+
+def test_what_was_found_is_held_where_a_master_has_no_snapshots(spark, folder):
+    """A database may answer a replay otherwise: what was found first counts, in both tables."""
+
+    def batch(found):
+        rows = [(0, "matched", "2024-01-01"), (1, found, "2024-01-01")]
+        schema = "sale int, state string, __semistream_time string"
+        made = spark.createDataFrame(rows, schema)
+        mark = {"semistream": {"enrichment": "products", "on_missing": "quarantine"}}
+        return made.withMetadata("state", mark)
+
+    sink = DeltaSink(path=f"{folder}/out")
+    paths = {"quarantine": f"{folder}/apart", "held": f"{folder}/held"}
+    writer = split.SplitWriter(
+        sink, query="q", stream=("sale",), columns=(("sale", "sale"),), **paths
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(split, "write_delta", crash)
+        with pytest.raises(CrashError):
+            writer.write(batch("absent"), 0)
+    writer.write(batch("matched"), 0)
+    writer.write(batch("matched"), 1)
+    assert table(folder / "out", "sale") == [(0,), (0,), (1,)]
+    assert table(folder / "apart", "sale", "_reason", "_batch") == [(1, "absent", 0)]
+    assert [each.name for each in (folder / "held").iterdir()] == ["1"]
+
+
+def crash(*_: object, **__: object) -> None:
+    raise CrashError("cut off")
+
+
+def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
+    rows = spark.createDataFrame([(1, "matched"), (2, "late"), (3, None)], "id int, state string")
+    with ss.split(rows, status="state") as (good, missing):
+        assert [tuple(row) for row in good.collect()] == [(1,)]
+        got = {tuple(row) for row in missing.collect()}
+    assert got == {(2, "late", ""), (3, None, "")}
+    with pytest.raises(ss.SemistreamError, match="no status column; have enrich"), ss.split(rows):
+        pass
+    with pytest.raises(ss.SemistreamError, match="Did you mean 'state'"):
+        ss.split(rows, status="stat").__enter__()
+
+
+def test_a_checkpoint_is_not_gone_on_with_another_way_of_writing(spark, folder):
+    path = pipeline(folder)
+    run(path, spark)
+    path.write_text(path.read_text().replace(", on_missing: quarantine", ""))
+    with pytest.raises(CheckpointError, match="were parted from the others"):
+        start(read_pipeline(path), spark)
+
+
+MISTAKES = {
+    "on_missing: quarantin": r"3:\d+: enrich\[0\].on_missing 'quarantin' is not known.*'quar",
+    "on_missing: {vendr: 1}": r"3:\d+: enrich\[0\].on_missing.vendr: .*no column 'vendr'.*'vendor'",
+    "on_missing: {vendor: x}": r"3:\d+: enrich\[0\].on_missing.vendor: 'x' is no default value",
+    "on_missing: drop, how: inner": r"enrich\[0\].on_missing is for how: left",
+    "status: key": r"enrich\[0\].status 'key' is a column already",
+    "status: s, on_missing: wait": r"enrich\[0\].status has no use with on_missing: wait",
+}
+
+
+@pytest.mark.parametrize("given", MISTAKES)
+def test_mistakes_in_a_file_have_their_line(spark, folder, given):
+    how = "" if "how:" in given else "how: left, "
+    path = folder / "pipeline.yaml"
+    path.write_text(
+        f"source: {{kind: files, path: sales}}\nenrich:\n  - {{master: products, on: key, {how}"
+        f"{given}}}\nsink: {{kind: noop}}\n"
+    )
+    with pytest.raises(PipelineError) as raised:
+        prepare(read_pipeline(path), spark)
+    [line] = str(raised.value).splitlines()
+    assert re.search(MISTAKES[given], line), line
+
+
+def test_what_does_not_go_with_parting_is_told(spark, folder):
+    put_master(folder, "colours", {"key": [1, 1], "colour": ["r", "g"]}, "key")
+    path = folder / "pipeline.yaml"
+    path.write_text(
+        """\
+source: {kind: files, path: sales}
+enrich:
+  - {master: products, on: key, how: left, on_missing: quarantine}
+  - {master: vendors, on: vendor}
+  - {master: colours, on: key, how: left}
+sink: {kind: delta, path: out}
+quarantine: {path: out}
+"""
+    )
+    with pytest.raises(PipelineError) as raised:
+        prepare(read_pipeline(path), spark)
+    told = str(raised.value).splitlines()
+    for line, pattern in zip(
+        told,
+        [
+            r":4:\d+: enrich\[1\].how inner would lose rows .* how: left with on_missing: drop",
+            r":5:\d+: enrich\[2\].master has several rows a key",
+            r":7:\d+: quarantine.path is the sink's",
+        ],
+        strict=True,
+    ):
+        assert re.search(pattern, line), line
+    path.write_text("source: {kind: rate}\nsink: {kind: noop}\nquarantine: {path: q}\n")
+    with pytest.raises(PipelineError, match=":3:1: quarantine has no use"):
+        read_pipeline(path)
+    products = ss.enrich(
+        spark.read.parquet(str(folder / "sales")),
+        folder / "products",
+        on="key",
+        how="left",
+        on_missing="quarantine",
+    )
+    with pytest.raises(ss.SemistreamError, match="how='inner' would lose rows"):
+        ss.enrich(products, folder / "vendors", on="vendor")
