@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.allocation import concat_rows, take
 from semistream.engine import Engine
 from semistream.errors import RowTooLargeError
-from semistream.fresh import FreshRows
+from semistream.fresh import FreshRows, is_among
 from semistream.host.rows import HostRows
 from semistream.kernels import WAITING
 from semistream.master.database.fetch import Wanted
@@ -208,7 +208,7 @@ class KeyedEngine(Engine):
             int(np.searchsorted(wanted.codes, answer.high, side="right")),
         )
         codes, checks = wanted.codes[some], wanted.checks[some]
-        absent = ~np.isin(codes, answer.rows.column(0).to_numpy())
+        absent = ~is_among(codes, answer.rows.column(0).to_numpy())
         self.fresh.keep(answer.rows, now, position)
         self.fresh.lack(codes[absent], checks[absent], now, position)
         self.metrics.evicted = self.fresh.evicted

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semistream.errors import MasterNotFoundError, OptionError, SchemaError
-from semistream.keys import Keys
 from semistream.master.database.address import Address
 from semistream.master.database.dialect import Table, checked_conditions
 from semistream.master.database.feed_kafka import Topic
 from semistream.master.database.feed_postgresql import Notifications
+from semistream.master.database.keys import OrderedKeys
 from semistream.master.database.master import DatabaseMaster, one_range
 from semistream.master.database.retry import Retry
 from semistream.master.database.store import Store
@@ -27,6 +27,7 @@ from semistream.units import parse_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from semistream.keys import Keys
     from semistream.master.database.dialect import Found
     from semistream.master.database.feed import Feed
 
@@ -188,7 +189,7 @@ def _master(
     store: Store, found: Found, table: Table, lives: tuple[float | None, float | None]
 ) -> DatabaseMaster:
     schema = table.schema
-    keys = Keys.of(schema, table.key)
+    keys = OrderedKeys.of(schema, table.key)
     statistics = _statistics(store, found, table, keys)
     manifest = Manifest(
         snapshot="", files="", key=table.key, schema=schema, page_bytes=_PAGE_BYTES,

@@ -115,12 +115,12 @@ class PostgreSQL(Dialect):
         """Run a query as COPY; parameters are put in by the driver, which escapes them."""
         query = f"COPY ({statement.sql}) TO STDOUT (FORMAT BINARY)"
         with connection.cursor() as cursor, cursor.copy(query, statement.parameters) as copy:
-            first = bytes(copy.read())[_HEADER:]
-            if first and first != _END:
-                yield first
-            while data := copy.read():
-                if data != _END:
-                    yield data
+            data = bytes(copy.read())[_HEADER:] or copy.read()
+            while data and data != _END:
+                yield data
+                data = _next(connection.pgconn) or copy.read()
+            while copy.read():  # nothing comes after the end but what ends the query
+                pass
 
     def is_transient(self, error: Exception) -> bool | None:
         """Judge by SQLSTATE; without one, the connection failed."""
@@ -172,6 +172,19 @@ def _driver() -> Any:  # noqa: ANN401
         msg = "a master in PostgreSQL needs psycopg: pip install 'semistream[postgresql]'"
         raise OptionError(msg) from None
     return psycopg
+
+
+def _next(pgconn: Any) -> bytes | None:  # noqa: ANN401
+    """Give the row that has arrived already, if one has: to wait for each costs more than it."""
+    found, data = pgconn.get_copy_data(1)
+    if found >= 0:
+        return bytes(data) if found else None
+    from psycopg import errors, pq  # noqa: PLC0415 - an extra
+
+    result = pgconn.get_result()
+    state = result.error_field(pq.DiagnosticField.SQLSTATE) if result else None
+    text = (result.error_message if result else pgconn.error_message).decode(errors="replace")
+    raise errors.lookup(state.decode())(text) if state else errors.OperationalError(text)
 
 
 def _plain_quoted(name: str) -> str:
