@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from semistream.host.sizes import BORN, HostSizes
-from semistream.host.state import HostState, Warm
+from semistream.host.state import HostState
+from semistream.host.warm import Warm
 from semistream.output import gathered_schema
 
 if TYPE_CHECKING:

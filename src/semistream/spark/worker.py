@@ -107,6 +107,7 @@ def answer_keys(
     job: Job, channel: Channel, batches: Iterable[tuple[pa.Array, ...]]
 ) -> Iterator[pa.Array]:
     """Give for each row a struct of the master's columns, or whether there is a match."""
+    _check_unique(job)
     with _running(job, channel) as (join, note):
         answers, refusal = Answers(join, job.stream, job.room_for_answers // 2), Refusal(job)
         for asked in batches:
@@ -114,6 +115,18 @@ def answer_keys(
             yield from refusal.answers(answers.add(keys))
             note()
         yield from refusal.answers(answers.finish())
+
+
+def _check_unique(job: Job) -> None:
+    """Refuse a snapshot in which a key has several rows, where one answer a row was planned."""
+    most = opened(job).statistics.most_duplicates
+    if job.how != "semi" and most > 1:
+        msg = (
+            f"{job.path}: since the query {job.name!r} was started the master has come to have up "
+            f"to {most:,} rows a key, and with transfer='keys' a row has one answer; start the "
+            "query again, with transfer='rows' or 'auto'"
+        )
+        raise MasterError(msg)
 
 
 @contextmanager

@@ -75,7 +75,8 @@ class DatabaseMaster(Master):
             msg = (
                 f"algorithm={algorithm!r} reads pages, and in a database pages are ranges of one "
                 f"integer, date or timestamp; the key of {self.store} is {kinds}. Choose "
-                "'adaptive', which asks by lists of keys of any type, or build a master of files with build_master"
+                "'adaptive', which asks by lists of keys of any type, or build a master of files "
+                "with build_master"
             )
             raise OptionError(msg)
         return paged_index(self)
