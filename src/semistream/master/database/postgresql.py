@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from semistream.errors import OptionError
 from semistream.master.database.columns import Column, Format
-from semistream.master.database.dialect import Dialect, Found, Statement
+from semistream.master.database.dialect import Dialect, Found, Statement, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -209,7 +209,7 @@ def _next(pgconn: Any) -> bytes | None:  # noqa: ANN401
 def _listed(values: pa.Array) -> Any:  # noqa: ANN401 - what the driver takes for an array
     """Give keys as an array of the database; integers as its text, which is faster."""
     if pa.types.is_integer(values.type):
-        return f"{{{','.join(map(str, values.to_pylist()))}}}"
+        return f"{{{joined(values, ',')}}}"
     return values.to_pylist()
 
 
