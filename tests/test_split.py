@@ -17,7 +17,7 @@ from parts.connectors import require
 from parts.databases import DATABASE, PASSWORD, USER
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.ends import DeltaSink
-from semistream.spark import batches, running, split
+from semistream.spark import running, split
 from semistream.spark.checkpoint import CheckpointError
 from semistream.spark.pipeline import prepare, start
 
@@ -108,13 +108,15 @@ class CrashError(RuntimeError):
 
 @pytest.fixture
 def crashing(monkeypatch):
-    """Have the first write to a quarantine, or what comes behind it, fail once."""
-    write, calls = split.write_delta, []
+    """Have a write to the quarantine, or what comes behind it, fail once."""
+    write = split.write_delta
 
-    def set_up(after):
+    def set_up(behind):
+        calls = []
+
         def failing(*arguments, **options):
             calls.append(arguments)
-            if after or len(calls) > 1:
+            if behind or len(calls) > 1:
                 write(*arguments, **options)
             if len(calls) == 1:
                 raise CrashError("in between")
@@ -124,24 +126,30 @@ def crashing(monkeypatch):
     return set_up
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["between both", "behind both"])
-def test_both_tables_are_exact_after_a_crash(spark, folder, crashing, after):
+def run_with_crashes(path, spark, crashing):
+    """Run to the end; in the first batch it dies between the two writes, then behind both."""
+    for behind in (False, True):
+        crashing(behind)
+        with pytest.raises(running.QueryFailedError, match="in between"):
+            run(path, spark)
+    return run(path, spark)
+
+
+def test_both_tables_are_exact_after_crashes(spark, folder, crashing):
     path = pipeline(folder)
-    crashing(after)
-    with pytest.raises(running.QueryFailedError, match="in between"):
-        run(path, spark)
-    assert len(table(folder / "out", "sale")) < len(wanted(folder, "sale", "reason IS NULL"))
-    reports = run(path, spark)
+    reports = run_with_crashes(path, spark, crashing)
     assert_exact(folder)
-    assert [report["batch"] for report in reports] == [0, 1]
-    counted = [each for report in reports for each in report["enrich"].values()]
-    missing = [each["quarantined"] for each in counted]
-    assert sum(missing) == len(table(folder / "out.quarantine", "sale"))
     rows = DeltaTable(folder / "out.quarantine").to_pyarrow_table()
+    counted = [each["quarantined"] for told in reports for each in told["enrich"].values()]
+    assert sum(counted) == len(rows)
     assert len(set(rows["_row"].to_pylist())) == len(rows)
     assert set(rows["_attempts"].to_pylist()) == {0}
     told = rows.group_by("_batch").aggregate([("_time", "count_distinct")])
     assert told["_time_count_distinct"].to_pylist() == [1, 1]
+
+    path.write_text(path.read_text().replace(", on_missing: quarantine", ""))
+    with pytest.raises(CheckpointError, match="were parted from the others"):
+        start(read_pipeline(path), spark)
 
 
 def test_an_error_names_keys_and_nothing_is_written(spark, folder):
@@ -163,28 +171,12 @@ def test_a_quarantined_row_is_no_error_of_the_next_enrichment_and_other_policies
     assert table(folder / "apart", "sale", "_reason") == bad
 
 
-def test_parquet_has_a_folder_for_each_batch(spark, folder, crashing):
-    path = pipeline(folder, sink="{kind: parquet, path: out}")
-    crashing(False)
-    with pytest.raises(running.QueryFailedError, match="in between"):
-        run(path, spark)
-    run(path, spark)
-    got = spark.read.parquet(str(folder / "out")).select("sale", "key", "place").collect()
-    good = wanted(folder, "sale, key, city", "reason IS NULL")
-    assert sorted(map(tuple, got), key=repr) == good
-    folders = sorted(each.name for each in (folder / "out").glob(f"{batches.BATCH_FOLDER}=*"))
-    assert [name.rpartition("-")[2] for name in folders] == ["0", "1"]
-
-
 def test_postgresql_and_the_quarantine_agree_after_a_crash(spark, folder, crashing, postgresql):
     require("postgresql")
     where = f"url: 'postgresql://127.0.0.1:{postgresql.port}/{DATABASE}', table: sold"
     sink = f"{{kind: postgresql, {where}, user: {USER}, password: '{PASSWORD}'}}"
     path = pipeline(folder, sink=sink, more="quarantine: {path: out.quarantine}")
-    crashing(False)
-    with pytest.raises(running.QueryFailedError, match="in between"):
-        run(path, spark)
-    run(path, spark)
+    run_with_crashes(path, spark, crashing)
     with closing(postgresql.connect()) as connection:
         got = connection.execute("SELECT sale, key, place FROM sold").fetchall()
     assert sorted(got, key=repr) == wanted(folder, "sale, key, city", "reason IS NULL")
@@ -256,14 +248,6 @@ def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
         pass
     with pytest.raises(ss.SemistreamError, match="Did you mean 'state'"):
         ss.split(rows, status="stat").__enter__()
-
-
-def test_a_checkpoint_is_not_gone_on_with_another_way_of_writing(spark, folder):
-    path = pipeline(folder)
-    run(path, spark)
-    path.write_text(path.read_text().replace(", on_missing: quarantine", ""))
-    with pytest.raises(CheckpointError, match="were parted from the others"):
-        start(read_pipeline(path), spark)
 
 
 MISTAKES = {

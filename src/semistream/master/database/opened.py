@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,24 +20,23 @@ from semistream.master.database.retry import Retry
 from semistream.master.database.store import Store
 from semistream.master.format import Manifest, Statistics, page_schema
 from semistream.plain import row_bytes
-from semistream.units import parse_bytes
+from semistream.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from semistream.keys import Keys
     from semistream.master.database.dialect import Found
     from semistream.master.database.feed import Feed
 
-__all__ = ["open_database", "parse_seconds"]
+__all__ = ["open_database"]
 
 log = logging.getLogger("semistream")
 
 _SAMPLE = 1_000  # rows that are looked at to know how wide they are
 _PAGE_BYTES = 128 * 1024
 _ABSENT = 20  # this part of ttl is absent_ttl, where it is not given
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
-_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)\s*")
 
 
 def open_database(  # noqa: PLR0913 - a table has these parts; all but three have defaults
@@ -90,8 +87,7 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     page_bytes
         Bytes of a range of keys, for the algorithms that read such in the place of pages.
     """
-    names = (table,) if isinstance(table, str) else tuple(table)
-    parts = tuple(table.split(".")) if isinstance(table, str) else names
+    parts = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
     keys = (key,) if isinstance(key, str) else tuple(key)
     patience = retry if isinstance(retry, Retry) else Retry(limit=parse_seconds(retry, "retry"))
     store = Store(Address.parse(url, password_env), ".".join(parts), patience)
@@ -122,28 +118,6 @@ def _feed(feed: str | Feed | None, address: Address) -> Feed | None:
         msg = f"feed={feed!r}: only PostgreSQL notifies; give kafka://host:port/topic"
         raise OptionError(msg)
     return Notifications(address, channel or "semistream")
-
-
-def parse_seconds(time: float | str | timedelta, what: str) -> float:
-    """Give a time in seconds.
-
-    Examples
-    --------
-    >>> parse_seconds("10m", "ttl"), parse_seconds("250 ms", "ttl"), parse_seconds(1.5, "ttl")
-    (600.0, 0.25, 1.5)
-    """
-    seconds: object = time
-    if isinstance(time, timedelta):
-        seconds = time.total_seconds()
-    elif isinstance(time, str) and (found := _TIME.fullmatch(time)):
-        seconds = float(found[1]) * _UNITS[found[2]]
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        msg = (
-            f"{what}={time!r} is not a time; give positive seconds, a timedelta, or a string with "
-            f"one of the units {', '.join(_UNITS)}, for example '10m'"
-        )
-        raise OptionError(msg)
-    return float(seconds)
 
 
 def _lives(
