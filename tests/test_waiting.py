@@ -185,11 +185,10 @@ def case(spark: SparkSession, tmp_path: Path) -> Case:
     return Case(spark, tmp_path)
 
 
-@pytest.mark.parametrize("live", [False, True])
 def test_rows_that_come_too_early_come_out_once_though_every_write_is_followed_by_a_crash(
-    case: Case, live: bool
+    case: Case,
 ) -> None:
-    case.fails, case.live = True, live
+    case.fails = True
     case.bring(late=0)
     case.put(0)
     case.run()
@@ -207,6 +206,19 @@ def test_rows_that_come_too_early_come_out_once_though_every_write_is_followed_b
     assert {place for _, place in case.failed} == {"facts", "waiting"}
     assert len(case.failed) == 6
     assert len(case.content("quarantine")) == 0
+
+
+def test_a_master_without_snapshots_may_answer_otherwise_in_every_attempt(case: Case) -> None:
+    case.fails = case.live = True
+    case.bring(late=0)
+    case.put(0)
+    case.put(1)
+    case.run()
+    case.bring(late=10)
+    case.run()
+    assert {place for _, place in case.failed} == {"facts", "waiting"}
+    assert len(case.content("waiting")) == 0
+    assert same(case.content("facts"), case.expected(10))
 
 
 @pytest.mark.parametrize("then", ["quarantine", "null"])
