@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -16,11 +17,12 @@ from pyspark.sql import functions as sf
 
 from parts import wait_for
 from parts.connectors import require
+from parts.databases import DATABASE, PASSWORD, USER
 from semistream.enrich import enrich
 from semistream.master import build_master
 from semistream.master.pins import pin
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.spark import running
+from semistream.spark import batchwise, running
 from semistream.spark.batches import write_delta
 from semistream.spark.clock import batch_millis
 from semistream.spark.heartbeat import beating
@@ -29,9 +31,12 @@ from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
 from semistream.spark.waiting_table import WaitingTable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from parts.databases import PostgreSQL
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
 
@@ -257,12 +262,14 @@ def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
         place = pa.array(part["sale"].to_numpy() % 5)
         pq.write_table(part.append_column("place", place), tmp_path / f"sales/{number}.parquet")
     pipeline = read_pipeline(tmp_path / "pipeline.yaml")
-    assert running.run(pipeline, spark, once=True)
+    reports: list[dict] = []
+    assert running.run(pipeline, spark, once=True, seen=reports.append)
+    assert [report["rows"] for report in reports if report["rows"]] == [ROWS, ROWS]
     assert len(case.content("facts")) == 2 * ROWS - len(case.content("held"))
     query = start(pipeline, spark)
     try:
         case.bring(late=10)
-        wait_for("the rows", lambda: len(case.content("facts")) == 2 * ROWS, 120)
+        wait_for("the rows", lambda: len(case.content("facts")) == 2 * ROWS, 300)
     finally:
         query.stop()
     assert len(case.content("held")) == 0
@@ -282,12 +289,60 @@ def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
 def test_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(
-        PIPELINE.replace("delay: 1s", "delay: 1").replace("dimension: dimension", "status: x")
+        PIPELINE.replace("delay: 1s", "delay: soon").replace("dimension: dimension", "status: x")
     )
     with pytest.raises(PipelineError) as error:
         read_pipeline(path)
     assert f"{path}:9:16: enrich[1].surrogate needs the Delta table" in str(error.value)
-    assert f"{path}:11:30: waiting.delay must be a time with its unit" in str(error.value)
+    assert f"{path}:11:30: waiting.delay must be a time, such as" in str(error.value)
     path.write_text(PIPELINE.replace("on_missing: wait", "on_missing: drop"))
     with pytest.raises(PipelineError, match="waiting has no use"):
         read_pipeline(path)
+
+
+LIVE = """\
+source: {{kind: files, path: sales, files_per_batch: 1}}
+enrich:
+  - {{master: "{url}", table: products, key: key, password_env: SHOP_PASSWORD, on: key, how: left,
+      memory: 4MB, absent_ttl: 0, on_missing: wait}}
+waiting: {{path: waiting, delay: 1s}}
+sink: {{kind: postgresql, url: "{sink}", table: facts,
+  user: {user}, password: "${{SHOP_PASSWORD}}"}}
+checkpoint: checkpoint
+"""
+
+
+def test_a_live_database_may_answer_otherwise_in_every_attempt(
+    case: Case, postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("postgresql")
+    monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
+    address = f"postgresql://127.0.0.1:{postgresql.port}/{DATABASE}"
+    places = {"url": postgresql.url(password=False), "sink": address, "user": USER}
+    path = case.folder / "pipeline.yaml"
+    path.write_text(LIVE.format(**places))
+    postgresql.load("products", products(0), key="key")
+    case.put(0)
+
+    def failing(write: Callable[..., None], place: str) -> Callable[..., None]:
+        def written(*arguments: Any, **options: Any) -> None:
+            write(*arguments, **options)
+            if place not in places:
+                places[place] = "failed"
+                postgresql.load("products", products(len(places)), key="key")
+                raise RuntimeError(place)
+
+        return written
+
+    monkeypatch.setattr(batchwise, "write_batch", failing(batchwise.write_batch, "sink's"))
+    monkeypatch.setattr(WaitingTable, "add", failing(WaitingTable.add, "added"))
+    monkeypatch.setattr(WaitingTable, "replace", failing(WaitingTable.replace, "replaced"))
+    for _ in range(8):
+        with suppress(running.QueryFailedError):
+            running.run(read_pipeline(path), case.spark, once=True)
+            if not len(case.content("waiting")):
+                break
+            postgresql.load("products", products(10), key="key")
+    assert {"sink's", "added", "replaced"} <= {*places}
+    facts = postgresql.rows('SELECT sale, key, name FROM "facts"')
+    assert sorted(facts) == sorted(map(tuple, (r.values() for r in case.expected(10).to_pylist())))

@@ -89,8 +89,8 @@ def _lines(pipeline: Pipeline, flow: Flow) -> Iterator[tuple[str, str]]:
         yield "quarantine", pipeline.quarantine
     if pipeline.waits:
         waiting = pipeline.waiting
-        times = f"{waiting.grace / 1000:g} s, then {waiting.then}"
-        yield "waiting", f"{waiting.path}, for {times}; tried every {waiting.delay / 1000:g} s"
+        times = f"{waiting.grace:g} s, then {waiting.then}"
+        yield "waiting", f"{waiting.path}, for {times}; tried every {waiting.delay:g} s"
     yield "trigger", pipeline.trigger or "a batch when the one before has ended"
     yield "checkpoint", pipeline.checkpoint
 

@@ -151,13 +151,15 @@ class Waiting(Section):
     """A Delta table for rows whose master row may still come."""
 
     path: str = setting(values.text, "", path=True)
-    delay: int = setting(values.duration, 30_000)
-    """Milliseconds, as all times."""
-    grace: int = setting(values.duration, 3_600_000)
+    delay: float = setting(values.seconds, 30.0)
+    """In seconds, as all times."""
+    grace: float = setting(values.seconds, 3600.0)
     then: str = setting(values.choice(("quarantine", "null")), "quarantine")
 
     def conflicts(self) -> Iterator[tuple[str, str]]:
         """Tell a setting that has no use beside another."""
+        if self.delay < 0.1:
+            yield "delay", "is too short; the least is 0.1, a tenth of a second"
         if self.grace < self.delay:
             yield "grace", "is less than the delay after which rows are tried again"
 

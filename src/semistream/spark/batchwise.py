@@ -80,7 +80,8 @@ class Batchwise:
         )
         clock = partial(_millis, told.checkpoint)
         table = self._table(frame) if told.waits else None
-        return WaitingWriter(self._chain, ways, clock, table, told.waiting.delay).write
+        delay = round(1000 * told.waiting.delay)
+        return WaitingWriter(self._chain, ways, clock, table, delay).write
 
     @property
     def _parting(self) -> SplitWriter:
@@ -102,8 +103,9 @@ class Batchwise:
     @property
     def _chain(self) -> Chain:
         waiting, steps = self.pipeline.waiting, enumerate(self.pipeline.enrich)
+        grace = round(1000 * waiting.grace)
         rules = [
-            Rule(f"__status_{i}", waiting.then, waiting.grace)
+            Rule(f"__status_{i}", waiting.then, grace)
             if step.on_missing == "wait"
             else Rule(f"__status_{i}")
             for i, step in steps

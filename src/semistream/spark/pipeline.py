@@ -79,7 +79,7 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
     flow = checked(pipeline, spark, stream)
     check_dimensions(pipeline, flow, spark)
     if pipeline.waits:
-        stream = beating(stream, pipeline.waiting.delay / 1000)
+        stream = beating(stream, pipeline.waiting.delay)
     if pipeline.by_batch:
         return Prepared(pipeline, flow, enriched(timed(stream), pipeline))
     return Prepared(pipeline, flow, arranged(enriched(stream, pipeline), flow.columns))
