@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from semistream.pipeline.node import Node, Scalar
 
-__all__ = ["Columns", "Enrichment", "Quarantine", "Section", "setting"]
+__all__ = ["Columns", "Enrichment", "Quarantine", "Section", "Waiting", "setting"]
 
 
 def setting(read: Callable[[Node], Any], default: object = MISSING, *, path: bool = False) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for a value of the field's type
@@ -55,6 +55,8 @@ class Enrichment(Section):
     name: str = setting(values.text, "")
     on_missing: str | Mapping[str, Scalar] | None = setting(values.on_missing, None)
     status: str = setting(values.text, "")
+    surrogate: str = setting(values.text, "")
+    dimension: str = setting(values.text, "", path=True)
     options: Mapping[str, Scalar] = setting(values.mapping(values.scalar), {})
 
     def conflicts(self) -> Iterator[tuple[str, str]]:
@@ -64,11 +66,27 @@ class Enrichment(Section):
                 if getattr(self, given):
                     yield given, f"has no use with how: {self.how}, which gives no master column"
         if self.how != "left":
-            for given in ("on_missing", "status"):
+            for given in ("on_missing", "status", "surrogate"):
                 if getattr(self, given):
                     yield given, f"is for how: left; with how: {self.how} all rows are of one kind"
         if self.splits and self.status:
             yield "status", f"has no use with on_missing: {self.on_missing}: rows are parted by it"
+        yield from self._wrong_members()
+
+    def _wrong_members(self) -> Iterator[tuple[str, str]]:
+        if self.surrogate and not self.dimension:
+            yield "surrogate", "needs the Delta table to which new members are written: dimension"
+        if self.dimension and not self.surrogate:
+            yield "dimension", "needs the column of its surrogate keys, as surrogate: product_sk"
+        missing = self.on_missing
+        if self.surrogate and isinstance(missing, str) and missing != "null":
+            yield (
+                "surrogate",
+                f"has no use with on_missing: {missing}; rows without a master row get one, and "
+                "nulls or default values beside",
+            )
+        if self.surrogate and isinstance(missing, dict) and self.surrogate in missing:
+            yield "surrogate", "has a default value in on_missing, too; give one of them"
 
     @property
     def splits(self) -> bool:
@@ -81,6 +99,22 @@ class Quarantine(Section):
     """A Delta table for rows without a master row."""
 
     path: str = setting(values.text, path=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting(Section):
+    """A Delta table for rows whose master row may still come."""
+
+    path: str = setting(values.text, "", path=True)
+    delay: int = setting(values.duration, 30_000)
+    """Milliseconds, as all times."""
+    grace: int = setting(values.duration, 3_600_000)
+    then: str = setting(values.choice(("quarantine", "null")), "quarantine")
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        """Tell a setting that has no use beside another."""
+        if self.grace < self.delay:
+            yield "grace", "is less than the delay after which rows are tried again"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,14 +12,15 @@ from semistream.pipeline.check import Flow, Surroundings, check
 from semistream.pipeline.model import NOW
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark import checkpoint, jars
+from semistream.spark.batchwise import Batchwise, check_dimensions, status_column
 from semistream.spark.cluster import tasks_at_once
+from semistream.spark.heartbeat import beating
 from semistream.spark.job import Copies
 from semistream.spark.localize import local_copy
-from semistream.spark.pinned import may_pin
 from semistream.spark.session import session
 from semistream.spark.sinks import writer
 from semistream.spark.sources import load
-from semistream.spark.split import SplitWriter, arranged, timed
+from semistream.spark.split import arranged, timed
 from semistream.spark.types import arrow_schema, transferred
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Prepared:
 
 def session_for(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     """Start a Spark session with what the pipeline asks for: settings, and jars if it needs any."""
-    wanted = {pipeline.source.kind, pipeline.sink.kind, *(["delta"] if pipeline.splits else [])}
+    wanted = {pipeline.source.kind, pipeline.sink.kind, *(["delta"] if pipeline.by_batch else [])}
     needed = wanted & _CONNECTORS
     config = _merged(jars.resolve(needed) if needed else {}, pipeline.spark)
     return session(f"semistream {pipeline.name}", master=master, config=config)
@@ -76,7 +77,9 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
     """
     stream = load(pipeline, spark)
     flow = checked(pipeline, spark, stream)
-    if pipeline.splits:
+    if pipeline.waits:
+        stream = beating(stream, pipeline.waiting.delay / 1000)
+    if pipeline.by_batch:
         return Prepared(pipeline, flow, enriched(timed(stream), pipeline))
     return Prepared(pipeline, flow, arranged(enriched(stream, pipeline), flow.columns))
 
@@ -84,7 +87,9 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
 def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
     """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
     around = Surroundings(tasks_at_once(spark), _opened, transferred)
-    return check(pipeline, arrow_schema(stream.schema), around)
+    flow = check(pipeline, arrow_schema(stream.schema), around)
+    check_dimensions(pipeline, flow, spark)
+    return flow
 
 
 def _opened(step: Enrichment) -> Master:
@@ -95,11 +100,11 @@ def _opened(step: Enrichment) -> Master:
     return open_master(path, read=step.read)
 
 
-def enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Join a stream, or a batch, with the masters of a pipeline."""
+def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> DataFrame:
+    """Join a stream, or a batch, with the masters of a pipeline; some rows perhaps again."""
     for i, step in enumerate(pipeline.enrich):
         try:
-            stream = _enrich(stream, step, i)
+            stream = _enrich(stream, step, i, again)
         except SemistreamError as error:
             named = (name for name in _ASKED if f"{name}=" in str(error))
             where = ".".join([f"enrich[{i}]", *named])
@@ -108,7 +113,7 @@ def enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
     return stream
 
 
-def _enrich(stream: DataFrame, step: Enrichment, number: int) -> DataFrame:
+def _enrich(stream: DataFrame, step: Enrichment, number: int, again: bool) -> DataFrame:
     options: dict[str, Any] = dict(step.options)
     return enrich(
         stream,
@@ -123,9 +128,10 @@ def _enrich(stream: DataFrame, step: Enrichment, number: int) -> DataFrame:
         transfer=step.transfer,
         localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
         read=step.read,
-        name=step.name,
+        name=f"{step.name}_again" if again else step.name,
+        check=not again,
         on_missing=step.on_missing,
-        status=f"__status_{number}" if step.splits else step.status or None,
+        status=status_column(step, number),
         **options,
     )
 
@@ -164,13 +170,10 @@ def start(
 
 def _writer(ready: Prepared, query: str) -> DataStreamWriter:
     told, flow = ready.pipeline, ready.flow
-    if not told.splits:
+    if not told.by_batch:
         return writer(told.sink, ready.frame, query)
-    stream = tuple(flow.stream.names)
-    pinned = all(may_pin(step.master) for step in told.enrich)
-    held = "" if pinned else f"{told.checkpoint.rstrip('/')}/semistream-held"
-    parts = SplitWriter(told.sink, told.quarantine, query, stream, flow.columns, held)
-    return ready.frame.writeStream.foreachBatch(parts.write)
+    batches = Batchwise(told, flow, lambda rows: enriched(rows, told, again=True), query)
+    return ready.frame.writeStream.foreachBatch(batches.writer(ready.frame))
 
 
 def _triggered(found: DataStreamWriter, pipeline: Pipeline, once: bool) -> DataStreamWriter:

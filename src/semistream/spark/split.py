@@ -105,9 +105,10 @@ def split_once(batch: DataFrame, status: str | None) -> Iterator[tuple[DataFrame
         held.unpersist()
 
 
-def timed(stream: DataFrame) -> DataFrame:
+def timed(stream: DataFrame, millis: int | None = None) -> DataFrame:
     """Add the time of the micro-batch: Spark's own, which a replay has again."""
-    return stream.withColumn(_TIME, F.current_timestamp())
+    told = F.current_timestamp() if millis is None else F.timestamp_millis(F.lit(millis))
+    return stream.withColumn(_TIME, told)
 
 
 def quarantined(missing: DataFrame, stream: list[str], query: str, number: int) -> DataFrame:
