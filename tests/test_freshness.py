@@ -19,7 +19,7 @@ from parts.driver import FILES_A_BATCH
 from parts.kills import Run
 from parts.updates import Updates, put
 from semistream.errors import MasterError
-from semistream.master import pins, snapshots
+from semistream.master import list_snapshots, pins
 from semistream.spark import pinned
 from semistream.spark.job import Copies
 from semistream.spark.localize import local_copy
@@ -89,7 +89,7 @@ def test_every_row_is_of_the_snapshot_of_its_batch(spark, tmp_path, sink):
         assert master.wrong(found) == 0
         assert len(set(master.pins.values())) > BATCHES // 2
         master.update()
-        assert len(snapshots(master.path)) <= 1 + pins.KEPT + 1
+        assert len(list_snapshots(master.path)) <= 1 + pins.KEPT + 1
 
 
 # -- once more ------------------------------------------------------------------------------------
@@ -146,6 +146,23 @@ def test_a_killed_driver_repeats_its_batch_on_the_old_snapshot(tmp_path):
     keys = found["key"].to_numpy()
     expected = np.where(keys < 100_000, keys * 7 + later, -1)
     assert (found["surrogate"].fill_null(-1).to_numpy() == expected).all()
+
+
+def test_keys_that_come_to_have_several_rows_are_told(spark, tmp_path):
+    master = Updates(tmp_path / "master")
+    put(tmp_path / "stream", 0, 100)
+    df = ss.enrich(
+        spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "stream")),
+        master.path,
+        on="key",
+        memory="2MB",
+        transfer="keys",
+        check=False,
+    )
+    ss.sync_master(master.path, upserts=pa.table({"key": [5, 5], "number": [1, 2]}))
+    query = started(df, tmp_path)
+    with pytest.raises(Exception, match="up to 2 rows a key"):
+        query.processAllAvailable()
 
 
 # -- copies, and folders that may not be written --------------------------------------------------

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.utils.config import Config
 
 import semistream as ss
 from semistream.errors import OptionError, SchemaError
@@ -226,6 +227,18 @@ def test_iceberg_by_metadata_file_and_by_snapshot(tmp_path, catalog) -> None:
     assert ss.sync_master(tmp_path / "b", source=place).master.rows == 14
     with pytest.raises(OptionError, match="older than"):
         ss.sync_master(tmp_path / "b", version=first, source=place)
+
+
+def test_iceberg_by_the_name_in_a_catalog(tmp_path, catalog, monkeypatch) -> None:
+    table = catalog.create_table("shop.products", PRODUCTS)
+    table.append(products(range(10)))
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", catalog.properties["uri"])
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # read once, at the import
+    master = ss.build_master("iceberg://lake/shop.products", tmp_path / "m", key="id")
+    assert master.manifest.source["uri"] == "iceberg://lake/shop.products"
+    assert "sqlite" not in (tmp_path / "m" / "manifest.json").read_text()
+    table.append(products(range(10, 14)))
+    assert ss.sync_master(tmp_path / "m").master.rows == 14
 
 
 def test_iceberg_without_its_old_snapshot_is_compared_row_by_row(tmp_path, catalog) -> None:

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 import semistream as ss
 from semistream.commands import app
 from semistream.errors import MasterError, MasterNotFoundError, OptionError
-from semistream.master import clean_master, pins, snapshots
-from semistream.master.snapshots import changes_since, remove_unneeded
+from semistream.master import clean_master, list_snapshots, pins
+from semistream.master.removal import remove_unneeded
+from semistream.master.snapshots import changes_since
 
 DAY = 86_400.0
 QUERY = "0f0e8a52-0000-4000-8000-00000000000"
@@ -37,7 +38,7 @@ def prices(master):
 
 
 def there(path):
-    return [snapshot.manifest.files for snapshot in snapshots(path)]
+    return [snapshot.manifest.files for snapshot in list_snapshots(path)]
 
 
 # -- which there are ------------------------------------------------------------------------------
@@ -114,21 +115,24 @@ def test_pins_hold_while_builds_remove(tmp_path):
     """Twins of two queries pin and open as fast as they can, side by side, while one builds."""
     built(tmp_path, 0)
 
-    def read(query, beside):
+    enough = threading.Event()
+
+    def read(query, beside, last):
         files = []
-        for batch in range(60):
-            beside.wait(60)
-            files.append(pins.pin(tmp_path, query, str(batch)).files)
+        while beside.wait(60) >= 0 and not last[-1]:
+            files.append(pins.pin(tmp_path, query, str(len(files))).files)
             ss.open_master(tmp_path, snapshot=files[-1]).verify()
         return files
 
     with ThreadPoolExecutor(4) as pool:
-        beside = {f"{QUERY}{number}": threading.Barrier(2) for number in range(2)}
-        running = [pool.submit(read, *pair) for pair in beside.items() for _ in range(2)]
-        number = 0
-        while not all(each.done() for each in running):
-            number += 1
+        running = []
+        for number in range(2):
+            last = []  # the same for both twins
+            beside = threading.Barrier(2, action=lambda told=last: told.append(enough.is_set()))
+            running += [pool.submit(read, f"{QUERY}{number}", beside, last) for _ in range(2)]
+        for number in range(1, 20):
             built(tmp_path, number, rows=50)
+        enough.set()
         one, its_twin, other, their_twin = (each.result() for each in running)
     assert (one, other) == (its_twin, their_twin)
     assert len(set(one)) > 5
@@ -175,7 +179,7 @@ def test_who_holds_a_snapshot_lets_it_go(tmp_path):
     pins.hold(tmp_path, "driver")
     new = built(tmp_path, 2)
     assert len(there(tmp_path)) == 2
-    assert snapshots(tmp_path)[1].pinned_by == ("a DataFrame",)
+    assert list_snapshots(tmp_path)[1].pinned_by == ("a DataFrame",)
     pins.release(tmp_path, "driver")
     clean_master(tmp_path)
     assert there(tmp_path) == [new.manifest.files]
@@ -196,6 +200,19 @@ def test_removal_waits_for_who_is_pinning(tmp_path):
         assert not done.wait(0.2)
     thread.join()
     assert done.is_set()
+
+
+def test_pins_of_another_user_do_not_make_a_build_fail(tmp_path, monkeypatch, caplog):
+    built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "0")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("semistream.master.removal.remove_stale", refuse)
+    assert prices(built(tmp_path, 2)) == {2}
+    assert "cannot be removed" in caplog.text
+    assert len(there(tmp_path)) == 2
 
 
 # -- changes --------------------------------------------------------------------------------------

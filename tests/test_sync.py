@@ -123,7 +123,7 @@ def _expected(old: pa.Table, upserts: pa.Table, deletes: pa.Table) -> pa.Table:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(case=changed_masters())
 def test_given_changes_are_as_a_build(tmp_path_factory, case) -> None:
@@ -182,7 +182,7 @@ def _apply(folder: Path, scope: Scope, changes: list[tuple[int, pa.Table]]) -> s
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(case=changed_rows())
 def test_rows_that_came_and_went_are_as_a_build(tmp_path_factory, case) -> None:
@@ -316,7 +316,7 @@ def test_pages_do_not_wear_out(tmp_path) -> None:
     names = dict.fromkeys(ids.tolist(), "x" * 40)
     table = pa.table({"id": ids, "name": list(names.values())})
     ss.build_master(table, tmp_path / "m", key="id", page_bytes=PAGE)
-    for _ in range(40):
+    for _ in range(25):
         some = rng.choice(ids, 40, replace=False).tolist()
         names |= {i: "y" * int(rng.integers(20, 61)) for i in some}
         new = pa.table({"id": some, "name": [names[i] for i in some]})

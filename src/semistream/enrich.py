@@ -52,7 +52,8 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
     df
         The stream, or a batch of it: the same line serves a backfill.
     master
-        The master table: its path, which all executors share, or an opened one.
+        The master table: its path, which all executors share, or an opened one. A stream takes
+        new snapshots up between micro-batches; one opened at a ``snapshot=`` stays with it.
     on
         The key: a column that both sides have, a list of them, or a mapping from the stream's
         names to the master's.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from semistream.master import clean_master, snapshots
-from semistream.master.snapshots import KEEP
+from semistream.master import clean_master, list_snapshots
+from semistream.master.removal import KEEP
 from semistream.terminal import AsJson, console, messages
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ MasterPath = Annotated[Path, typer.Argument(help="The folder of the master table
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to those on masters."""
-    app.command("snapshots")(list_snapshots)
+    app.command("snapshots")(snapshots)
     app.command("clean")(clean)
 
 
-def list_snapshots(path: MasterPath, as_json: AsJson = False) -> None:
+def snapshots(path: MasterPath, as_json: AsJson = False) -> None:
     """List the snapshots of a master table, and who may still read them."""
     with messages():
-        found = [_facts(snapshot) for snapshot in snapshots(path)]
+        found = [_facts(snapshot) for snapshot in list_snapshots(path)]
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
@@ -71,5 +71,5 @@ def clean(
     if as_json:
         typer.echo(json.dumps({"path": str(path), "removed": removed}))
         return
-    told = f"{path}: {len(removed)} snapshots removed, {len(snapshots(path))} stay"
+    told = f"{path}: {len(removed)} snapshots removed, {len(list_snapshots(path))} stay"
     console.print(told, markup=False, highlight=False, soft_wrap=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
 
 from semistream.algorithms.base import Algorithm, share
 from semistream.keyed import KeyedEngine
@@ -10,7 +12,6 @@ from semistream.keyed import KeyedEngine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from semistream.cache import Cache
     from semistream.operator import Operator
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
@@ -19,7 +20,7 @@ __all__ = ["KeyLists"]
 
 _MOST_KEYS = 1 << 16  # in one query
 _LARGEST_FETCH = 32 << 20
-_A_KEY = 160  # bytes of a key on its way: as an object, as text, in the query
+_A_KEY, _A_NUMBER = 160, 80  # bytes of a key on its way: as an object, as text, in the query
 _COPIES = 4  # of a piece of an answer: as it came, where its fields are, as columns, and its rest
 _EXACT, _HASHED = 24, 64  # bytes a row that it takes to find the keys that wait
 
@@ -41,13 +42,15 @@ class KeyLists(Algorithm):
     paper = ""
     options = frozenset({"cache"})
     engine: KeyedEngine
+    fetch_part: ClassVar[int] = 8
+    """What is asked for and answered at a time may have this part of the memory."""
 
     @classmethod
     def plan(cls, task: Task, *, cache: float = 0.6, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: output, an answer on its way; cache and window divide the rest."""
         master = task.spec.master
         widest = master.statistics.widest_row
-        fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // 8, _LARGEST_FETCH))
+        fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // cls.fetch_part, _LARGEST_FETCH))
         parts = {"output": task.output_bytes, "fetch": fetch}
         rest = max(0, task.memory - sum(parts.values()) - 2 * task.least_window)
         parts["cache"] = int(share("cache", cache) * rest)
@@ -55,9 +58,11 @@ class KeyLists(Algorithm):
         each = _EXACT if master.keys.exact else _HASHED
         left = max(0, task.memory - sum(parts.values()))
         parts["requests"] = int(left * each / (each + cost.fixed + cost.factor * cost.least))
+        numbers = master.keys.exact and pa.types.is_integer(master.keys.types[0])
+        each_key = _A_NUMBER if numbers else _A_KEY
         settings: dict[str, int | float | str | bool] = {
             "by": "key lists",
-            "request_keys": max(1, min(_MOST_KEYS, fetch // 4 // _A_KEY)),
+            "request_keys": max(1, min(_MOST_KEYS, fetch // 4 // each_key)),
             "piece_bytes": max(1, fetch * 3 // 4 // _COPIES),
         }
         return task.split(cls.name, parts, settings)
@@ -70,7 +75,7 @@ class KeyLists(Algorithm):
         return KeyedEngine(task, plan, cls, clock, max_wait)
 
     @property
-    def cache(self) -> Cache:
+    def cache(self) -> Any:  # noqa: ANN401 - a `Held`, None where there is none
         """The rows that are held."""
         return self.engine.fresh.rows
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
-from semistream.host.folder import Handle, boot, open_folder, reserve
+from semistream.host.folder import Handle, boot, open_folder, reserve, sweep_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from semistream.master import Master
 
 __all__ = ["Directory"]
+
+_MINUTES = 10
 
 
 class Directory:
@@ -40,9 +42,18 @@ class Directory:
     """
 
     def __init__(self, root: Path, master: Master, wanted: Sequence[str], size: int) -> None:
+        place = master.origin or str(master.path.resolve())
+        kin = f"pages-{_digest(place)}-"
         told = f"{boot()} {master.snapshot} {master.manifest.page_bytes} {size} {list(wanted)!r}"
-        folder, self._folder = open_folder(root, f"pages-{xxhash.xxh3_64_hexdigest(told.encode())}")
+        name = f"{kin}{_digest(told)}"
+        if not (root / name).exists():
+            sweep_folder(root, _MINUTES / 1440, kin)  # of snapshots that no one reads any more
+        folder, self._folder = open_folder(root, name)
         file = Handle(folder / "directory")
         reserve(file, folder / "directory", size)
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(file.number, size), np.uint8)
         file.close()
+
+
+def _digest(text: str) -> str:
+    return xxhash.xxh3_64_hexdigest(text.encode())

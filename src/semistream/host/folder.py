@@ -170,8 +170,10 @@ def _is_still(folder: Path, handle: Handle) -> bool:
         return False
 
 
-def sweep_folder(root: str | os.PathLike[str], days: float = 1.0) -> int:
+def sweep_folder(root: str | os.PathLike[str], days: float = 1.0, kin: str = "") -> int:
     """Remove the state that no process uses and none has used for so many days; give how many.
+
+    Only that whose name begins with ``kin`` is looked at.
 
     Examples
     --------
@@ -180,7 +182,8 @@ def sweep_folder(root: str | os.PathLike[str], days: float = 1.0) -> int:
     """
     if not Path(root).is_dir():
         return 0
-    return sum(_swept(folder, days) for folder in own_folder(Path(root)).iterdir())
+    folders = [folder for folder in own_folder(Path(root)).iterdir() if folder.name.startswith(kin)]
+    return sum(_swept(folder, days) for folder in folders)
 
 
 def _swept(folder: Path, days: float) -> bool:

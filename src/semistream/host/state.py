@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from semistream.host.common import Common
 from semistream.host.folder import open_folder
 from semistream.host.merge import choose_rows, unchanged_rows, write
-from semistream.host.sizes import BESIDE, least_row, overhead
+from semistream.host.sizes import BESIDE, overhead
 from semistream.host.slot import Slot
-from semistream.master.snapshots import changes_since
-from semistream.plain import row_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -28,60 +22,14 @@ if TYPE_CHECKING:
     from semistream.host.merge import Chosen
     from semistream.host.sizes import HostSizes
     from semistream.host.slot import Generation
-    from semistream.master import Master
+    from semistream.host.warm import Warm
 
-__all__ = ["HostState", "Warm"]
+    Flags = npt.NDArray[np.bool_]
 
-_FORMAT = 1
+__all__ = ["HostState"]
+
 _PERIOD = 10  # times as many stream rows as there is room for: then counts are halved
 _LEAST_PERIOD = 1024
-_CODE = 32  # bytes for a changed code, while they are put together
-
-
-@dataclass(frozen=True)
-class Warm:
-    """What is held warm: of which master, which columns, and whether one row a key is enough."""
-
-    master: Master
-    schema: pa.Schema
-    """The code, then the columns that output needs."""
-    once: bool
-
-    def name(self, sizes: HostSizes) -> str:
-        """Give the name of the folder in which all joins of the same kind meet."""
-        schema = self.schema.remove_metadata().serialize().to_pybytes().hex()
-        place = self.master.origin or _resolved(self.master.path)
-        parts = [_FORMAT, place, schema, self.once, sizes.components]
-        return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
-
-    @property
-    def row_bytes(self) -> float:
-        """Bytes of an average row, as far as is known."""
-        varies = any(row_width(kind) is None for kind in self.schema.types)
-        return self.master.row_bytes if varies else least_row(self.schema)
-
-    @property
-    def snapshot(self) -> int:
-        """A number for the content of the master."""
-        return _number_of(self.master.snapshot)
-
-    def older(self, room: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Give earlier snapshots, the newest first, with the codes of what changed since.
-
-        It ends where it would take more than ``room`` bytes to tell.
-        """
-        master, most = self.master, room // _CODE
-        for snapshot, codes in changes_since(master.path, master.manifest, most):
-            yield _number_of(snapshot), codes
-
-
-def _number_of(snapshot: str) -> int:
-    return xxhash.xxh3_64_intdigest(snapshot.encode())
-
-
-@cache
-def _resolved(path: Path) -> str:
-    return str(path.resolve())
 
 
 class HostState:
@@ -108,6 +56,8 @@ class HostState:
         self._row = warm.row_bytes + BESIDE
         self._staged_schema = pa.schema([pa.field("", pa.uint32()), *warm.schema])
         self.sketch = self._common.sketch
+        self.alive: Callable[[pa.RecordBatch], Flags] | None = None
+        """Tells which rows still count, where that is not all; newer ones take their place."""
 
     @property
     def memory_used(self) -> dict[str, int]:
@@ -122,6 +72,11 @@ class HostState:
     def threshold(self) -> float:
         """How often a row must have been asked for, to be held."""
         return self._common.threshold
+
+    @property
+    def staging(self) -> int:
+        """Bytes for further rows on their way."""
+        return self._sizes.staged - self._common.staged_bytes(self._snapshot)
 
     def newest(self) -> Generation | None:
         """Give the newest hot set; it is not overwritten until `rest` is called."""
@@ -248,12 +203,18 @@ class HostState:
         sources = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
         if now is not None:
             sources, hits = [now.batch, *sources], [now.hits, *hits]
-        chosen = choose_rows(
-            sources, hits, self._sizes.slot - overhead(len(self._schema)), self._row
-        )
+        room = self._sizes.slot - overhead(len(self._schema))
+        chosen = choose_rows(sources, hits, room, self._row, self._still(now, sources))
         if self._finish(slot, sources, chosen):
             self._common.threshold = max(1.0, min(chosen.lost, 254.0))
             self._common.clear()
+
+    def _still(self, now: Generation | None, sources: list[pa.RecordBatch]) -> Flags | None:
+        """Tell which rows of the present hot set count, and have not come anew."""
+        if now is None or self.alive is None:
+            return None
+        anew = [source.column(0).to_numpy() for source in sources[1:]]
+        return self.alive(now.batch) & ~np.isin(now.codes, np.concatenate(anew))
 
     def close(self) -> None:
         """Give all locks back; the files stay."""

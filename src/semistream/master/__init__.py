@@ -3,7 +3,8 @@
 from semistream.master.build import Progress, build_master
 from semistream.master.opening import open_master
 from semistream.master.reader import PageReader
-from semistream.master.snapshots import Snapshot, clean_master, snapshots
+from semistream.master.removal import clean_master
+from semistream.master.snapshots import Snapshot, list_snapshots
 from semistream.master.store import Master
 from semistream.master.sync.snapshot import Synced, sync_master
 
@@ -15,7 +16,7 @@ __all__ = [
     "Synced",
     "build_master",
     "clean_master",
+    "list_snapshots",
     "open_master",
-    "snapshots",
     "sync_master",
 ]

@@ -30,7 +30,7 @@ from semistream.master.format import (
     checksum,
     page_schema,
 )
-from semistream.master.snapshots import keep_manifest, remove_unneeded
+from semistream.master.removal import keep_manifest, remove_unneeded
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:

@@ -31,6 +31,8 @@ __all__ = ["Flow", "Step", "Surroundings", "check"]
 
 
 def _open(step: Enrichment) -> Master:
+    if step.live:
+        return open_master(step.master, **step.database)
     return open_master(step.master, read=step.read)
 
 

@@ -183,7 +183,8 @@ class _Reader:
                     Problem(node.mark, f"{node.where}.name {step.name!r} is given twice")
                 )
             return step
-        base = name = step.master.rstrip("/").rpartition("/")[2]
+        place = step.table.replace(".", "/") if step.live else step.master.rstrip("/")
+        base = name = place.rpartition("/")[2]
         number = 1
         while name in taken:
             number += 1

@@ -6,6 +6,8 @@ from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from semistream.algorithms import choices
+from semistream.errors import OptionError
+from semistream.master.database import has_password, is_url
 from semistream.missing import SPLITTING
 from semistream.pipeline import values
 from semistream.spec import HOW
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from semistream.pipeline.node import Node, Scalar
+
+_SHOWN = (
+    "holds a password, which plans and messages would show; name a variable of the environment in "
+    "password_env, or keep it in PostgreSQL's password file"
+)
+_DATABASE = ("table", "key", "ttl", "absent_ttl", "retry", "password_env", "feed")
 
 __all__ = ["Columns", "Enrichment", "Quarantine", "Section", "Waiting", "setting"]
 
@@ -53,6 +61,13 @@ class Enrichment(Section):
     localize: bool | int = setting(values.flag_or_size, False)
     read: str = setting(values.choice(("mapped", "direct")), "mapped")
     name: str = setting(values.text, "")
+    table: str = setting(values.text, "")
+    key: tuple[str, ...] = setting(values.names(), ())
+    ttl: float | None = setting(values.seconds, None)
+    absent_ttl: float | None = setting(values.seconds, None)
+    retry: float | None = setting(values.seconds, None)
+    password_env: str = setting(values.text, "")
+    feed: str = setting(values.text, "")
     on_missing: str | Mapping[str, Scalar] | None = setting(values.on_missing, None)
     status: str = setting(values.text, "")
     surrogate: str = setting(values.text, "")
@@ -71,6 +86,7 @@ class Enrichment(Section):
                     yield given, f"is for how: left; with how: {self.how} all rows are of one kind"
         if self.splits and self.status:
             yield "status", f"has no use with on_missing: {self.on_missing}: rows are parted by it"
+        yield from self._of_database() if self.live else self._of_files()
         yield from self._wrong_members()
 
     def _wrong_members(self) -> Iterator[tuple[str, str]]:
@@ -92,6 +108,35 @@ class Enrichment(Section):
     def splits(self) -> bool:
         """Whether rows without a master row go elsewhere."""
         return self.on_missing in SPLITTING
+
+    @property
+    def live(self) -> bool:
+        """Whether the master is a table in a database."""
+        return is_url(self.master)
+
+    @property
+    def database(self) -> dict[str, Any]:
+        """What `open_master` is told of a table in a database."""
+        given = {name: getattr(self, name) for name in _DATABASE}
+        return {name: value for name, value in given.items() if value}
+
+    def _of_database(self) -> Iterator[tuple[str, str]]:
+        for needed in ("table", "key"):
+            if not getattr(self, needed):
+                yield needed, "is missing: a database has many; name the one to join with"
+        try:
+            secret = has_password(self.master)
+        except OptionError as error:
+            yield "master", f"is wrong: {error}"
+        else:
+            if secret:
+                yield "master", _SHOWN
+        if self.localize is not False:
+            yield "localize", "is for masters of files"
+
+    def _of_files(self) -> Iterator[tuple[str, str]]:
+        for given in self.database:
+            yield given, "is for a master in a database, as postgresql://user@host/database"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from semistream.errors import OptionError
 from semistream.missing import WORDS
 from semistream.pipeline.problems import Mistakes, Problem, collect, nearest, unknown
-from semistream.units import parse_bytes
+from semistream.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,6 +30,7 @@ __all__ = [
     "parse_count",
     "scalar",
     "schema",
+    "seconds",
     "size",
     "text",
 ]
@@ -143,6 +144,16 @@ def size(node: Node) -> int:
         return parse_bytes(node.value)  # type: ignore[arg-type] # it says what it takes
     except OptionError:
         raise node.mistake(f"must be a size in bytes, such as 64MB, not {node.shown}") from None
+
+
+def seconds(node: Node) -> float:
+    """Read a time: seconds, or a number with a unit, such as 10m."""
+    try:
+        return parse_seconds(node.value, node.where)  # type: ignore[arg-type] # it says what it takes
+    except OptionError:
+        raise node.mistake(
+            f"must be a time, such as 30 (seconds), 10m or 2h, not {node.shown}"
+        ) from None
 
 
 def choice(words: Callable[[], Iterable[str]] | tuple[str, ...]) -> Callable[[Node], str]:

@@ -71,22 +71,33 @@ class Batchwise:
     def writer(self, frame: DataFrame) -> Callable[[DataFrame, int], None]:
         """Give what writes a batch of this stream, for ``foreachBatch``; it makes what it needs."""
         told, spark = self.pipeline, frame.sparkSession
-        held = f"{told.checkpoint.rstrip('/')}/semistream-held"
         if not told.waits and not told.infers:
-            ends = told.sink, told.quarantine, self.query
-            stream = tuple(self.flow.stream.names)
-            pinned = all(may_pin(step.master) for step in told.enrich)
-            return SplitWriter(*ends, stream, self.flow.columns, "" if pinned else held).write
-        out = partial(self._out, self.members(spark))
-        ways = Ways(out, partial(self._quarantine, frame.schema), held)
+            return self._parting.write
+        ways = Ways(
+            partial(self._out, self.members(spark)),
+            partial(self._quarantine, frame.schema),
+            self._held,
+        )
         clock = partial(_millis, told.checkpoint)
         table = self._table(frame) if told.waits else None
         return WaitingWriter(self._chain, ways, clock, table, told.waiting.delay).write
 
     @property
+    def _parting(self) -> SplitWriter:
+        told, stream = self.pipeline, tuple(self.flow.stream.names)
+        agree = all(may_pin(step.master) for step in told.enrich)
+        held = "" if agree else self._held
+        return SplitWriter(told.sink, told.quarantine, self.query, stream, self.flow.columns, held)
+
+    @property
+    def _held(self) -> str:
+        """Where batches are written down before they are parted."""
+        return f"{self.pipeline.checkpoint.rstrip('/')}/semistream-held"
+
+    @property
     def _is_live(self) -> bool:
-        """Whether a master has no snapshots: a database, which is not copied either."""
-        return any("://" in s.master and s.localize is False for s in self.pipeline.enrich)
+        """Whether a master has no snapshots: a database."""
+        return any(step.live for step in self.pipeline.enrich)
 
     @property
     def _chain(self) -> Chain:

@@ -16,6 +16,7 @@ from semistream.master import Master
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
+from semistream.spark.live import for_workers
 from semistream.spark.pinned import batch_of_driver, settled
 from semistream.spark.plan import Setting, choose_partition, choose_transfer
 from semistream.spark.probe import probe
@@ -111,8 +112,14 @@ def _check_names(df: DataFrame, job: Job) -> None:
 
 def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> Job:
     """Give the job as far as it does not depend on the master."""
+    database = for_workers(master)
     path: str | os.PathLike[str]
-    path, read = (master.path, master.read) if isinstance(master, Master) else (master, wish.read)
+    if database is not None:
+        path, read = f"{database.store.address}/{database.store.table}", database.read
+    elif isinstance(master, Master):
+        path, read = master.path, master.read
+    else:
+        path, read = master, wish.read
     return Job(
         name=_unique(wish.name or PurePath(path).name, df.sparkSession),
         called=wish.name or PurePath(path).name,
@@ -126,6 +133,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         algorithm=wish.algorithm,
         options=wish.options,
         copies=_copies(wish.localize),
+        database=database,
         status=_status(wish),
         missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
         earlier=_earlier(df, wish.how),

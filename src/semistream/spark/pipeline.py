@@ -94,6 +94,8 @@ def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
 
 def _opened(step: Enrichment) -> Master:
     path = step.master
+    if step.live:
+        return open_master(path, **step.database)
     if step.localize is not False:
         limit = _COPIES if step.localize is True else step.localize
         path = local_copy(path, Copies(None, limit))
@@ -117,7 +119,7 @@ def _enrich(stream: DataFrame, step: Enrichment, number: int, again: bool) -> Da
     options: dict[str, Any] = dict(step.options)
     return enrich(
         stream,
-        step.master,
+        _opened(step) if step.live else step.master,
         on=step.on if isinstance(step.on, dict) else list(step.on),
         how=step.how,
         memory=step.memory,

@@ -21,6 +21,7 @@ from semistream.master.format import MANIFEST
 from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
 from semistream.spark.job import shape_of
+from semistream.spark.live import in_database
 from semistream.spark.localize import local_copy
 from semistream.spark.pinned import snapshot_of, task_property
 from semistream.spark.refusal import Refusal
@@ -48,6 +49,8 @@ _OPEN = 2  # snapshots of a master: a task of the batch before may still be runn
 
 def opened(job: Job) -> Master:
     """Give the master as this task's micro-batch sees it; its shape must be the job's."""
+    if job.database is not None:
+        return in_database(job.database)
     files = snapshot_of(job)
     path = local_copy(job.path, job.copies, files) if job.copies else job.path
     known = _OPENED.setdefault((job.path, job.read), {})
@@ -104,6 +107,7 @@ def answer_keys(
     job: Job, channel: Channel, batches: Iterable[tuple[pa.Array, ...]]
 ) -> Iterator[pa.Array]:
     """Give for each row a struct of the master's columns, or whether there is a match."""
+    _check_unique(job)
     with _running(job, channel) as (join, note):
         answers, refusal = Answers(join, job.stream, job.room_for_answers // 2), Refusal(job)
         for asked in batches:
@@ -111,6 +115,20 @@ def answer_keys(
             yield from refusal.answers(answers.add(keys))
             note()
         yield from refusal.answers(answers.finish())
+
+
+def _check_unique(job: Job) -> None:
+    """Refuse a snapshot in which a key has several rows, where one answer a row was planned."""
+    if job.how == "semi" or not job.is_versioned:
+        return
+    most = opened(job).statistics.most_duplicates
+    if most > 1:
+        msg = (
+            f"{job.path}: since the query {job.name!r} was started the master has come to have up "
+            f"to {most:,} rows a key, and with transfer='keys' a row has one answer; start the "
+            "query again, with transfer='rows' or 'auto'"
+        )
+        raise MasterError(msg)
 
 
 @contextmanager
@@ -140,7 +158,7 @@ def _remember(job: Job, master: Master) -> None:
     folder that may not be written, or a copy of the master on this host, has none.
     """
     query = task_property("sql.streaming.queryId")
-    if not query or job.copies or (query, job.path, job.shape) in _REMEMBERED:
+    if not query or job.copies or job.database or (query, job.path, job.shape) in _REMEMBERED:
         return
     taken = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())
     note = master.path / f".query-{query}-{taken}"

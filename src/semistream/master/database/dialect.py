@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from semistream.master.database.address import Address
     from semistream.master.database.columns import Column, Format
 
-__all__ = ["Dialect", "Found", "Statement", "Table", "checked_conditions"]
+__all__ = ["Dialect", "Found", "Statement", "Table", "checked_conditions", "joined"]
 
 _COMPARED = {"=", "!=", "<", "<=", ">", ">="}
 _OPERATORS = (*sorted(_COMPARED), "in", "not in", "is null", "is not null")
@@ -199,6 +199,14 @@ class Dialect(ABC):
         sql = f"SELECT k, n FROM ({rows}) AS r WHERE (n - 1) %% %s = 0 ORDER BY n"
         return Statement(sql, (*conditions.parameters, every))
 
+    def bounds(self, connection: Any, table: Table) -> list[Any]:  # noqa: ANN401
+        """Give keys between which there are about as many rows: the first and the last."""
+        key, conditions = self._column(table.key[0]), self._conditions(table)
+        sql = f"SELECT MIN({key}), MAX({key}) FROM {self._name(table)} AS t"
+        with connection.cursor() as cursor:
+            cursor.execute(f"{sql}{_where(conditions.sql)}", conditions.parameters)
+            return [bound for bound in cursor.fetchone() if bound is not None]
+
     def sample(self, table: Table, rows: int) -> Statement:
         """Ask for some rows."""
         conditions = self._conditions(table)
@@ -228,6 +236,18 @@ class Dialect(ABC):
             else:
                 parts.append(f"{column} {operator}")
         return Statement(" AND ".join(parts), tuple(parameters))
+
+
+def joined(numbers: pa.Array, between: str) -> str:
+    """Give numbers as one text, without an object for each.
+
+    Examples
+    --------
+    >>> joined(pa.array([1, -2, 3]), ", ")
+    '1, -2, 3'
+    """
+    texts = pa.ListArray.from_arrays([0, len(numbers)], numbers.cast(pa.string()))
+    return str(pc.binary_join(texts, between)[0].as_py())
 
 
 def _where(conditions: str) -> str:

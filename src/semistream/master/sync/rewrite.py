@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.errors import MasterError
 from semistream.master.files import scratch
 from semistream.master.pages import PageWriter, ValueCount
 from semistream.master.sync.merge import Merged, Scope, merged, net, whole_values
@@ -240,6 +241,9 @@ class Rewrite:
         start, end = index.bounds(parts)
         self._pages.append(self.parent.pages_file.path, start, end - start)
         self.writer.skip(index.lines(parts))
+        if self._pages.file.tell() != self.writer.index.end:
+            msg = f"{self.parent.pages_file.path} was cut meanwhile; build the master again"
+            raise MasterError(msg)
         self.tally.pages_copied += stop - self._next
         self.tally.bytes_copied += end - start
         self._passed(int(index.rows[parts.start : parts.stop].sum()))

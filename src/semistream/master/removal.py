@@ -1,0 +1,126 @@
+"""Which snapshots go, and when.
+
+The current one stays, and those that are pinned (see `semistream.master.pins`). Of the others
+only the changes stay, as far as a few generations back: so that whoever holds rows of one of them
+can tell which are still right.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from semistream.errors import MasterError, MasterNotFoundError
+from semistream.master.files import exclusive, remove_others
+from semistream.master.format import MANIFEST, Manifest
+from semistream.master.pins import all_pins, alone, remove_stale
+from semistream.master.snapshots import ancestors, list_snapshots, whole_snapshots
+from semistream.units import parse_seconds
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["KEEP", "clean_master", "keep_manifest", "remove_unneeded"]
+
+log = logging.getLogger(__name__)
+
+KEEP = "7d"
+"""How long the pins of a query stay that has not been seen."""
+_NOTE = ".query-"
+_UUID = 36
+
+
+def clean_master(path: str | os.PathLike[str], keep: float | str = KEEP) -> list[str]:
+    """Remove the snapshots that no query can need; give the ids of their files.
+
+    Every build does so when it is done; this is for who wants the room now, or has given up
+    queries and does not want to wait.
+
+    Parameters
+    ----------
+    path
+        The master's folder.
+    keep
+        How long the snapshots of a query stay that has not been seen: seconds, or a string such
+        as ``"7d"``. One that is started again afterwards, and has to repeat a micro-batch, does
+        so with the current snapshot.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa, semistream as ss
+    >>> path = tempfile.mkdtemp()
+    >>> _ = ss.build_master(pa.table({"id": [1, 2]}), path, key="id")
+    >>> clean_master(path)
+    []
+    """
+    folder, seconds = Path(path), parse_seconds(keep, "keep")
+    Manifest.load(folder)  # else a folder that is not there would be made
+    with exclusive(folder):
+        before = {s.manifest.files for s in list_snapshots(folder)}
+        remove_unneeded(folder, seconds)
+        return sorted(before - {s.manifest.files for s in list_snapshots(folder)})
+
+
+def remove_unneeded(folder: Path, keep: float | None = None, now: float | None = None) -> None:
+    """Remove snapshots, pins and notes that no one can need; the caller holds the folder.
+
+    Parameters
+    ----------
+    folder
+        The master's folder.
+    keep
+        Seconds for which a query's pins stay though it was not seen.
+    now
+        The time, in seconds since 1970.
+    """
+    keep = parse_seconds(KEEP) if keep is None else keep
+    now = time.time() if now is None else now
+    try:
+        current = Manifest.load(folder)
+    except MasterNotFoundError:
+        remove_others(folder, ())  # what a build left that died
+        return
+    except MasterError:  # another version's, perhaps: all stays until a build is done
+        remove_others(folder, (path.name for path in folder.iterdir()))
+        return
+    try:
+        with alone(folder):
+            queries = remove_stale(folder, keep, now)
+            _remove_notes(folder, queries, now - keep)
+            wanted = {current.files, *(pinned.pin.files for pinned in all_pins(folder))}
+            there = [m for m in whole_snapshots(folder, current) if m.files in wanted]
+            remove_others(folder, _names(folder, there))
+    except PermissionError as error:  # the pins are another user's: a build is no failure for it
+        log.warning(
+            "%s: what no query needs cannot be removed (%s); let the user who builds write there, "
+            "or run semistream master clean as the one who runs queries",
+            folder,
+            error,
+        )
+
+
+def _names(folder: Path, manifests: Iterable[Manifest]) -> Iterator[str]:
+    for manifest in manifests:
+        yield from (*manifest.names, manifest.name("manifest"))
+        for older in ancestors(folder, manifest):
+            yield from (older.name("manifest"), older.name("changes"))
+
+
+def _remove_notes(folder: Path, queries: Iterable[str], limit: float) -> None:
+    """Remove what workers noted of queries that have not been seen since."""
+    for note in folder.glob(f"{_NOTE}*"):
+        query = note.name.removeprefix(_NOTE)[:_UUID]
+        if query not in queries and note.stat().st_mtime < limit:
+            note.unlink(missing_ok=True)
+
+
+def keep_manifest(folder: Path) -> None:
+    """Make the copy of the current manifest, where an older version of this package made none."""
+    with suppress(MasterError):  # none, or another version's
+        copy = folder / Manifest.load(folder).name("manifest")
+        if not copy.exists():
+            copy.hardlink_to(folder / MANIFEST)
