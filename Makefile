@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/model.json results/tuning.json results/sustain.json
+RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json results/model.json results/tuning.json results/sustain.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-model bench-tune bench-sustain bench-docs bench-build clean
+.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-live bench-model bench-tune bench-sustain bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -50,7 +50,7 @@ smoke: $(STAMP) ## an enrichment on the oldest and newest Spark that is supporte
 	done
 
 soak: $(STAMP) ## the property tests far longer, and all tests of every published algorithm
-	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/test_stateful.py tests/test_properties.py tests/test_conformance.py tests/test_budget.py tests/test_max_wait.py tests/test_family.py tests/test_bench_spark.py tests/test_host_changes.py tests/test_freshness.py
+	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/test_stateful.py tests/test_properties.py tests/test_conformance.py tests/test_budget.py tests/test_max_wait.py tests/test_family.py tests/test_bench_spark.py tests/test_host_changes.py tests/test_freshness.py tests/test_live_spark.py
 
 bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goes on where it stopped with RESUME=--resume
 	$(BIN)/semistream bench --output results/bench.json $(RESUME)
@@ -69,6 +69,9 @@ bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a
 
 bench-spark: $(STAMP) ## enrich on Spark beside Spark's own joins and beside what Python costs anyway
 	$(BIN)/semistream bench-spark --output results/spark.json --figure docs/spark.svg
+
+bench-live: $(STAMP) ## enrich from PostgreSQL and MariaDB beside a JDBC key list and row by row
+	cd tests && ../$(BIN)/python -m parts.bench_live --output ../results/live.json --data ../.bench
 
 bench-model: $(STAMP) ## predicted against measured rates of every algorithm; a figure
 	$(BIN)/semistream bench-model --output results/model.json --figure docs/model.svg

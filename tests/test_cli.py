@@ -65,18 +65,23 @@ def test_a_master_follows_its_table(tmp_path, monkeypatch):
     pq.write_table(pa.table({"id": [3], "name": ["c"]}), table / "2.parquet")
     facts = json.loads(call("master", "sync", master, "--json").stdout)
     assert (facts["rows"], facts["upserted"], facts["how"]) == (3, 1, "files")
-    files = iter(["3.parquet", "", "4.parquet"])
+    files = iter(["3.parquet", "", "away", "back", "4.parquet"])
 
     def wait(_: float) -> None:
         try:
             name = next(files)
         except StopIteration:
             raise KeyboardInterrupt from None
-        if name:
+        if name == "away":
+            table.rename(tmp_path / "elsewhere")
+        elif name == "back":
+            (tmp_path / "elsewhere").rename(table)
+        elif name:
             pq.write_table(pa.table({"id": [int(name[0])], "name": ["x"]}), table / name)
 
     monkeypatch.setattr("semistream.sync_commands.time.sleep", wait)
     watched = call("master", "sync", master, "--watch", "30s", "--json")
     assert watched.exit_code == 0
     assert [json.loads(line)["rows"] for line in watched.stdout.splitlines()] == [3, 4, 5]
+    assert "does not exist" in watched.stderr
     assert "not a time" in call("master", "sync", master, "--watch", "soon").output

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from parts.connectors import require
-from parts.data import Data
-from parts.kills import Run, cluster_config
+from parts.data import Data, LateData
+from parts.kills import Run, WaitRun, cluster_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,3 +43,12 @@ def test_delta_has_every_row_once_after_a_killed_executor(
     run.execute(["executor", "worker"])
     assert data.differences(run.result) == (0, 0)
     assert run.done == {"executor": 1, "worker": 1, "starts": 1}
+
+
+def test_rows_that_wait_come_out_once_after_killed_drivers(tmp_path: Path) -> None:
+    late = LateData(tmp_path / "late", files=8, rows=10_000)
+    late.write()
+    run = WaitRun(late, tmp_path / "run", "delta", config=require("delta"))
+    run.execute(["driver", "driver"])
+    assert late.differences(run.result) == (0, 0)
+    assert run.done == {"driver": 2, "starts": 3}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -12,13 +14,16 @@ from deltalake import DeltaTable
 
 import semistream as ss
 from parts.connectors import require
+from parts.databases import DATABASE, PASSWORD, USER
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.spark import batches, running, split
+from semistream.pipeline.ends import DeltaSink
+from semistream.spark import running, split
 from semistream.spark.checkpoint import CheckpointError
 from semistream.spark.pipeline import prepare, start
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
 
+LIVE = Path(__file__).parent.parent / "docs" / "live.md"
 ROWS = 2_000
 PRODUCTS = {"key": [k for k in range(100) if k % 5], "vendor": [k % 7 for k in range(100) if k % 5]}
 VENDORS = {"vendor": [0, 1, 2, 3, 4], "city": ["A", "B", None, "D", "E"]}
@@ -103,13 +108,15 @@ class CrashError(RuntimeError):
 
 @pytest.fixture
 def crashing(monkeypatch):
-    """Have the first write to a quarantine, or what comes behind it, fail once."""
-    write, calls = split.write_delta, []
+    """Have a write to the quarantine, or what comes behind it, fail once."""
+    write = split.write_delta
 
-    def set_up(after):
+    def set_up(behind):
+        calls = []
+
         def failing(*arguments, **options):
             calls.append(arguments)
-            if after or len(calls) > 1:
+            if behind or len(calls) > 1:
                 write(*arguments, **options)
             if len(calls) == 1:
                 raise CrashError("in between")
@@ -119,24 +126,30 @@ def crashing(monkeypatch):
     return set_up
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["between both", "behind both"])
-def test_both_tables_are_exact_after_a_crash(spark, folder, crashing, after):
+def run_with_crashes(path, spark, crashing):
+    """Run to the end; in the first batch it dies between the two writes, then behind both."""
+    for behind in (False, True):
+        crashing(behind)
+        with pytest.raises(running.QueryFailedError, match="in between"):
+            run(path, spark)
+    return run(path, spark)
+
+
+def test_both_tables_are_exact_after_crashes(spark, folder, crashing):
     path = pipeline(folder)
-    crashing(after)
-    with pytest.raises(running.QueryFailedError, match="in between"):
-        run(path, spark)
-    assert len(table(folder / "out", "sale")) < len(wanted(folder, "sale", "reason IS NULL"))
-    reports = run(path, spark)
+    reports = run_with_crashes(path, spark, crashing)
     assert_exact(folder)
-    assert [report["batch"] for report in reports] == [0, 1]
-    counted = [each for report in reports for each in report["enrich"].values()]
-    missing = [each["quarantined"] for each in counted]
-    assert sum(missing) == len(table(folder / "out.quarantine", "sale"))
     rows = DeltaTable(folder / "out.quarantine").to_pyarrow_table()
+    counted = [each["quarantined"] for told in reports for each in told["enrich"].values()]
+    assert sum(counted) == len(rows)
     assert len(set(rows["_row"].to_pylist())) == len(rows)
     assert set(rows["_attempts"].to_pylist()) == {0}
     told = rows.group_by("_batch").aggregate([("_time", "count_distinct")])
     assert told["_time_count_distinct"].to_pylist() == [1, 1]
+
+    path.write_text(path.read_text().replace(", on_missing: quarantine", ""))
+    with pytest.raises(CheckpointError, match="were parted from the others"):
+        start(read_pipeline(path), spark)
 
 
 def test_an_error_names_keys_and_nothing_is_written(spark, folder):
@@ -158,44 +171,71 @@ def test_a_quarantined_row_is_no_error_of_the_next_enrichment_and_other_policies
     assert table(folder / "apart", "sale", "_reason") == bad
 
 
-def test_parquet_has_a_folder_for_each_batch(spark, folder, crashing):
-    path = pipeline(folder, sink="{kind: parquet, path: out}")
-    crashing(False)
-    with pytest.raises(running.QueryFailedError, match="in between"):
-        run(path, spark)
-    run(path, spark)
-    got = spark.read.parquet(str(folder / "out")).select("sale", "key", "place").collect()
-    good = wanted(folder, "sale, key, city", "reason IS NULL")
-    assert sorted(map(tuple, got), key=repr) == good
-    assert {each.name for each in (folder / "out").glob("semi*")} == {
-        f"{batches.BATCH_FOLDER}={number}" for number in (0, 1)
-    }
+def test_postgresql_and_the_quarantine_agree_after_a_crash(spark, folder, crashing, postgresql):
+    require("postgresql")
+    where = f"url: 'postgresql://127.0.0.1:{postgresql.port}/{DATABASE}', table: sold"
+    sink = f"{{kind: postgresql, {where}, user: {USER}, password: '{PASSWORD}'}}"
+    path = pipeline(folder, sink=sink, more="quarantine: {path: out.quarantine}")
+    run_with_crashes(path, spark, crashing)
+    with closing(postgresql.connect()) as connection:
+        got = connection.execute("SELECT sale, key, place FROM sold").fetchall()
+    assert sorted(got, key=repr) == wanted(folder, "sale, key, city", "reason IS NULL")
+    assert table(folder / "out.quarantine", "sale", "_reason") == wanted(
+        folder, "sale, reason", "reason IS NOT NULL"
+    )
 
 
-def test_a_writer_of_ones_own_parts_rows_with_split(spark, folder):
-    schema = "sale long, key long"
-    stream = spark.readStream.schema(schema).parquet(str(folder / "sales"))
-    wish = {"how": "left", "on": "key", "on_missing": "quarantine"}
-    sales = ss.enrich(stream, folder / "products", **wish)
-
-    def write(batch, number):
-        once = {"txnAppId": "sales", "txnVersion": number}
-        with ss.split(batch) as (good, missing):
-            good.write.format("delta").options(**once).mode("append").save(f"{folder}/good")
-            missing.write.format("delta").options(**once).mode("append").save(f"{folder}/missing")
-
-    writer = sales.writeStream.foreachBatch(write).trigger(availableNow=True)
-    query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
+def test_the_writer_of_the_docs_parts_rows(spark, folder):
+    [code] = re.findall(r"```python\n(def write\(batch.*?)```", LIVE.read_text(), re.DOTALL)
+    code = re.sub(
+        r'"(sales|quarantine|checkpoint|products)(\.master)?"\)', rf'"{folder}/\1-x")', code
+    )
+    code = code.replace('"products.master"', f'"{folder}/products"').replace("product_id", "key")
+    code = code.replace(".start()", ".trigger(availableNow=True).start()")
+    stream = spark.readStream.schema("sale long, key long").parquet(str(folder / "sales"))
+    names = {"ss": ss, "stream": stream}
+    exec(code.replace("sales.writeStream", "query = sales.writeStream"), names)  # noqa: S102
+    query = names["query"]
     query.awaitTermination()
     there = "enrichment IS DISTINCT FROM 'products'"
-    assert table(folder / "good", "sale", "key", "vendor") == wanted(
+    assert table(folder / "sales-x", "sale", "key", "vendor") == wanted(
         folder, "sale, key, vendor", there
     )
-    got = table(folder / "missing", "sale", "_reason", "_enrichment")
+    got = table(folder / "quarantine-x", "sale", "_reason", "_enrichment")
     assert got == wanted(folder, "sale, reason, enrichment", f"NOT {there}")
     [observed] = [p.observedMetrics for p in query.recentProgress if p.numInputRows]
     [counts] = observed.values()
     assert (counts.rows, counts.quarantined) == (2 * ROWS, len(got))
+
+
+def test_what_was_found_is_held_where_a_master_has_no_snapshots(spark, folder):
+    """A database may answer a replay otherwise: what was found first counts, in both tables."""
+
+    def batch(found):
+        rows = [(0, "matched", "2024-01-01"), (1, found, "2024-01-01")]
+        schema = "sale int, state string, __semistream_time string"
+        made = spark.createDataFrame(rows, schema)
+        mark = {"semistream": {"enrichment": "products", "on_missing": "quarantine"}}
+        return made.withMetadata("state", mark)
+
+    sink = DeltaSink(path=f"{folder}/out")
+    paths = {"quarantine": f"{folder}/apart", "held": f"{folder}/held"}
+    writer = split.SplitWriter(
+        sink, query="q", stream=("sale",), columns=(("sale", "sale"),), **paths
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(split, "write_delta", crash)
+        with pytest.raises(CrashError):
+            writer.write(batch("absent"), 0)
+    writer.write(batch("matched"), 0)
+    writer.write(batch("matched"), 1)
+    assert table(folder / "out", "sale") == [(0,), (0,), (1,)]
+    assert table(folder / "apart", "sale", "_reason", "_batch") == [(1, "absent", 0)]
+    assert [each.name for each in (folder / "held").iterdir()] == ["1"]
+
+
+def crash(*_: object, **__: object) -> None:
+    raise CrashError("cut off")
 
 
 def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
@@ -208,14 +248,6 @@ def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
         pass
     with pytest.raises(ss.SemistreamError, match="Did you mean 'state'"):
         ss.split(rows, status="stat").__enter__()
-
-
-def test_a_checkpoint_is_not_gone_on_with_another_way_of_writing(spark, folder):
-    path = pipeline(folder)
-    run(path, spark)
-    path.write_text(path.read_text().replace(", on_missing: quarantine", ""))
-    with pytest.raises(CheckpointError, match="were parted from the others"):
-        start(read_pipeline(path), spark)
 
 
 MISTAKES = {

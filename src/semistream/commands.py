@@ -15,6 +15,7 @@ from semistream.bench import commands as bench_commands
 from semistream.bench import model_commands
 from semistream.cost.planning import commands as planning_commands
 from semistream.master import Master, build_master, open_master
+from semistream.master.database.feed_postgresql import trigger_sql
 from semistream.spark import commands as pipeline_commands
 from semistream.spark import jar_commands
 from semistream.terminal import AsJson, build_bar, console, messages
@@ -98,6 +99,17 @@ def show(path: MasterPath, as_json: AsJson = False) -> None:
     """Show what a master table is."""
     with messages():
         _tell(open_master(path), as_json)
+
+
+@master_app.command("trigger")
+def trigger(
+    table: Annotated[str, typer.Argument(help="The table, with its schema if need be.")],
+    key: Annotated[list[str], typer.Option(help="The key column; repeat it for several.")],
+    channel: Annotated[str, typer.Option(help="The channel that is notified.")] = "semistream",
+) -> None:
+    """Print the SQL that makes a table of PostgreSQL tell its changes (feed="notify")."""
+    with messages():
+        typer.echo(trigger_sql(table, key, channel), nl=False)
 
 
 def _tell(master: Master, as_json: bool) -> None:

@@ -20,6 +20,7 @@
     ├── RowTooLargeError (ValueError)  one stream row alone exceeds the window
     ├── UnreadOutputError (RuntimeError)  an earlier offer was not read to its end
     ├── pipeline.PipelineError (ValueError)  mistakes in a pipeline's file, all of them
+    ├── spark.members.MembersError (RuntimeError)  others write to a dimension all the time
     ├── spark.checkpoint.CheckpointError (ValueError)  it belongs to another pipeline
     ├── spark.running.QueryFailedError (RuntimeError)  a pipeline's query met an error
     ├── spark.java.JavaNotFoundError (RuntimeError)  no Java 17 or 21

@@ -22,12 +22,26 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-__all__ = ["Absent", "FreshRows"]
+__all__ = ["Absent", "FreshRows", "is_among"]
 
 _MICROSECONDS = 1_000_000
 _EARLY = 16  # this part of its life earlier a row may go: then many go at once
 _MOST_COUNTED = 254
 _ENTRY = 24  # bytes of a key that is known to be absent: code, second hash, time
+
+
+def is_among(codes: Codes, some: Codes) -> Flags:
+    """Tell which codes are among some that are in order.
+
+    Examples
+    --------
+    >>> is_among(np.array([7, 3, 8]), np.array([3, 5, 7])).tolist()
+    [True, True, False]
+    """
+    if not len(some):
+        return np.zeros(len(codes), dtype=np.bool_)
+    found: Flags = some[np.minimum(np.searchsorted(some, codes), len(some) - 1)] == codes
+    return found
 
 
 class Absent:
@@ -68,7 +82,7 @@ class Absent:
         """Note keys by code and second hash."""
         codes, checks = codes[-self._most :], checks[-self._most :]
         new = np.stack([codes, checks, np.full(len(codes), now)])
-        old = self._entries[:, ~np.isin(self._entries[0], codes)]
+        old = self._entries[:, ~is_among(self._entries[0], np.sort(codes))]
         young = np.sort(np.argsort(-old[2], kind="stable")[: self._most - len(codes)])
         both = np.concatenate([old[:, young], new], axis=1)
         self._entries = both[:, np.argsort(both[0], kind="stable")]
@@ -87,7 +101,7 @@ class Absent:
         if codes is None:
             self._entries = self._entries[:, :0]
         else:
-            self._entries = self._entries[:, ~np.isin(self._entries[0], codes)]
+            self._entries = self._entries[:, ~is_among(self._entries[0], np.sort(codes))]
 
     def expire(self, now: int) -> None:
         """Forget what is too old, and what soon will be."""
@@ -140,6 +154,14 @@ class FreshRows:
         """Bytes held now."""
         return self.rows.nbytes + self.absent.nbytes + self._sketch.nbytes
 
+    @property
+    def evicted(self) -> int:
+        """How many rows had to go."""
+        return self.rows.evicted
+
+    def close(self) -> None:
+        """Forget: nothing outlives the join."""
+
     def now(self) -> int:
         """Give the time in microseconds."""
         return int(self._clock() * _MICROSECONDS)
@@ -155,6 +177,7 @@ class FreshRows:
         return self._seen
 
     def _drop_changed(self) -> None:
+        self._changes.settle()
         end = self._changes.end
         if end == self._seen:
             return
@@ -162,8 +185,10 @@ class FreshRows:
         self.absent.drop(codes)
         if codes is None:
             self.rows.epoch(lambda cache: np.zeros(len(cache), dtype=np.bool_))
-        elif np.isin(self.rows.codes, codes).any():
-            self.rows.epoch(lambda cache: ~np.isin(cache.codes, codes))
+            return
+        changed = is_among(self.rows.codes, np.sort(codes))
+        if changed.any():
+            self.rows.epoch(lambda _: ~changed)
 
     def missed(self, codes: Codes) -> None:
         """Count keys that were not held."""
@@ -189,7 +214,7 @@ class FreshRows:
         hits = self._sketch.estimate(codes[firsts])
         sizes = np.add.reduceat(row_bytes(rows), firsts)
         price = self.rows.cost.fixed * counts + (self.rows.cost.factor + 1) * sizes
-        wanted = self._worth_it(hits / counts, price) & ~np.isin(codes[firsts], changed)
+        wanted = self._worth_it(hits / counts, price) & ~is_among(codes[firsts], np.sort(changed))
         mask = np.repeat(wanted, counts)
         if mask.any():
             chosen = take_rows(rows, np.flatnonzero(mask))
@@ -210,7 +235,7 @@ class FreshRows:
         """Note keys that the database does not have."""
         changed = self._changes.since(position)
         if changed is not None and len(codes):
-            same = ~np.isin(codes, changed)
+            same = ~is_among(codes, np.sort(changed))
             self.absent.add(codes[same], checks[same], fetched)
 
     def _room(self, wanted: float) -> float:

@@ -10,7 +10,8 @@ import pyarrow as pa
 from semistream.allocation import concat_rows, take
 from semistream.engine import Engine
 from semistream.errors import RowTooLargeError
-from semistream.fresh import FreshRows
+from semistream.fresh import FreshRows, is_among
+from semistream.host.rows import HostRows
 from semistream.kernels import WAITING
 from semistream.master.database.fetch import Wanted
 from semistream.plain import row_bytes
@@ -54,9 +55,14 @@ class KeyedEngine(Engine):
     ) -> None:
         self._table: DatabaseMaster = task.spec.master  # type: ignore[assignment] # see `choose`
         table, room = self._table, plan.components["cache"]
+        table.listen()
         lives = table.ttl, table.absent_ttl
         row = table.row_bytes
-        self.fresh = FreshRows(table.page_schema, room, lives, table.changes, row, clock)
+        self.fresh: FreshRows | HostRows
+        if task.host is not None:
+            self.fresh = HostRows(task.host, table, room, clock)
+        else:
+            self.fresh = FreshRows(table.page_schema, room, lives, table.changes, row, clock)
         self._request_bytes = self._fetched_bytes = 0
         super().__init__(task, plan, algorithm, clock, max_wait)
 
@@ -202,10 +208,10 @@ class KeyedEngine(Engine):
             int(np.searchsorted(wanted.codes, answer.high, side="right")),
         )
         codes, checks = wanted.codes[some], wanted.checks[some]
-        absent = ~np.isin(codes, answer.rows.column(0).to_numpy())
+        absent = ~is_among(codes, answer.rows.column(0).to_numpy())
         self.fresh.keep(answer.rows, now, position)
         self.fresh.lack(codes[absent], checks[absent], now, position)
-        self.metrics.evicted = self.fresh.rows.evicted
+        self.metrics.evicted = self.fresh.evicted
 
 
 def _changes(values: Codes) -> Flags:

@@ -22,6 +22,7 @@ __all__ = [
     "MATCHED",
     "NULL_KEY",
     "QUARANTINED",
+    "SINCE",
     "SPLITTING",
     "STATUS",
     "WORDS",
@@ -40,6 +41,8 @@ SPLITTING = ("quarantine", "wait")
 WORDS = ("null", "drop", "error", "quarantine", "wait")
 QUARANTINED = ("_reason", "_enrichment", "_time", "_query", "_batch", "_attempts", "_row")
 """What a quarantine has beside the stream's columns."""
+SINCE = "waiting_since"
+"""What a table of waiting rows has beside them: when a row came."""
 Missing = str | Mapping[str, Any]
 
 

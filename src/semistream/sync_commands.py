@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semistream.errors import SchemaError, SemistreamError
 from semistream.master import sync_master
-from semistream.terminal import AsJson, build_bar, console, messages
+from semistream.terminal import AsJson, build_bar, complain, console, messages
 from semistream.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -51,15 +53,23 @@ def _synced(path: Path, version: int | None, source: str | None, memory: str) ->
 
 
 def _follow(path: Path, source: str | None, memory: str, as_json: bool, seconds: float) -> None:
-    """Sync again and again; tell of each time that brought something."""
-    try:
+    """Sync again and again; tell of each time that brought something.
+
+    What fails is tried again: a store may be away for a while, or a build at work. Only a table
+    with other columns needs someone.
+    """
+    with suppress(KeyboardInterrupt):
         while True:
             time.sleep(seconds)
-            synced = _synced(path, None, source, memory)
+            try:
+                synced = _synced(path, None, source, memory)
+            except SchemaError:
+                raise
+            except (SemistreamError, OSError) as error:
+                complain(error)
+                continue
             if synced.how:
                 _tell(synced, as_json)
-    except KeyboardInterrupt:
-        return
 
 
 def _tell(synced: Synced, as_json: bool) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from semistream.master import Progress as BuildProgress
 
-__all__ = ["AsJson", "build_bar", "console", "errors", "messages", "progress_bar"]
+__all__ = ["AsJson", "build_bar", "complain", "console", "errors", "messages", "progress_bar"]
 
 console = Console()
 errors = Console(stderr=True)
@@ -38,8 +38,13 @@ def messages() -> Iterator[None]:
     try:
         yield
     except (SemistreamError, OSError) as error:
-        errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        complain(error)
         raise typer.Exit(1) from None
+
+
+def complain(error: Exception) -> None:
+    """Print the message of an error."""
+    errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
 
 
 def progress_bar() -> Progress:

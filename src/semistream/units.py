@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 from semistream.errors import OptionError
 
 __all__ = ["format_bytes", "parse_bytes", "parse_seconds"]
 
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB"))}
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|min|h|d)\s*")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)\s*")
 _SIZE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([KMGT]?)i?B?\s*", re.IGNORECASE)
 
 
@@ -57,13 +58,13 @@ def format_bytes(size: float) -> str:
     return f"{number:.4g} {unit}" if number < 10_000 and unit != "B" else f"{number:.0f} {unit}"
 
 
-def parse_seconds(time: float | str, what: str = "keep") -> float:
+def parse_seconds(time: float | str | timedelta, what: str = "keep") -> float:
     """Give the number of seconds that ``time`` stands for.
 
     Parameters
     ----------
     time
-        Seconds as a number, or a string with a unit (s, min, h, d).
+        Seconds as a number, a timedelta, or a string with a unit (ms, s, m or min, h, d).
     what
         The argument's name, for the error.
 
@@ -75,6 +76,8 @@ def parse_seconds(time: float | str, what: str = "keep") -> float:
     Traceback (most recent call last):
     semistream.errors.OptionError: keep='soon' is not a time; ...
     """
+    if isinstance(time, timedelta):
+        time = time.total_seconds()
     if isinstance(time, str) and (found := _TIME.fullmatch(time)):
         time = float(found[1]) * _SECONDS[found[2]]
     if isinstance(time, bool) or not isinstance(time, int | float) or not time >= 0:

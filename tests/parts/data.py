@@ -23,6 +23,8 @@ class Data:
     folder: Path
     files: int
     rows: int
+    keys = 110_000
+    """From which the stream's are drawn."""
 
     @property
     def stream(self) -> Path:
@@ -44,7 +46,7 @@ class Data:
             first = number * self.rows
             sale = {
                 "sale": np.arange(first, first + self.rows),
-                "key": rng.zipf(1.3, self.rows) % 110_000,
+                "key": rng.zipf(1.3, self.rows) % self.keys,
             }
             pq.write_table(pa.table(sale), self.stream / f"{number:04d}.parquet")
 
@@ -57,3 +59,16 @@ class Data:
         lost = duckdb.sql(f"SELECT count(*) FROM ({expected} EXCEPT ALL {got})").fetchall()  # noqa: S608
         more = duckdb.sql(f"SELECT count(*) FROM ({got} EXCEPT ALL {expected})").fetchall()  # noqa: S608
         return lost[0][0], more[0][0]
+
+
+class LateData(Data):
+    """One in a hundred products, and so about that many sales, comes before its master row."""
+
+    keys = 100_000
+
+    def bring(self, share: float) -> None:
+        """Build the master with so many of the late ones, the whole of it at 1."""
+        products = pq.read_table(self.folder / "products.parquet")
+        keys = products["key"].to_numpy()
+        late = keys % 100 == 7
+        build_master(products.filter(~late | (keys < share * self.keys)), self.master, key="key")

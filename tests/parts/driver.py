@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
 from semistream.enrich import enrich
+from semistream.pipeline import read_pipeline
+from semistream.spark import running
 from semistream.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FILES_A_BATCH = 2  # a task each
 
@@ -31,6 +38,8 @@ class Job:
     result: str
     sink: str = "parquet"
     how: str = "left"
+    pipeline: str = ""
+    """A pipeline's file with rows that wait, to be run until none does, instead of the query."""
     config: dict[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -39,6 +48,24 @@ class Job:
 
 def run(job: Job) -> None:
     spark = session("kills", master=job.spark, config=job.config)
+    _run_pipeline(job, spark) if job.pipeline else _run_query(job, spark)
+    content = spark.read.format(job.sink).load(job.table).toArrow()
+    draft = Path(f"{job.result}.draft")
+    pq.write_table(content, draft)
+    draft.replace(job.result)
+    spark.stop()
+
+
+def _run_pipeline(job: Job, spark: SparkSession) -> None:
+    pipeline = read_pipeline(job.pipeline)
+    while True:
+        running.run(pipeline, spark, once=True)
+        if spark.read.format("delta").load(pipeline.waiting.path).isEmpty():
+            return
+        time.sleep(0.5)
+
+
+def _run_query(job: Job, spark: SparkSession) -> None:
     schema = spark.read.parquet(job.stream).schema
     files = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_A_BATCH)
     stream = files.parquet(job.stream)
@@ -50,11 +77,6 @@ def run(job: Job) -> None:
         .start(job.table)
     )
     query.awaitTermination()
-    content = spark.read.format(job.sink).load(job.table).toArrow()
-    draft = Path(f"{job.result}.draft")
-    pq.write_table(content, draft)
-    draft.replace(job.result)
-    spark.stop()
 
 
 if __name__ == "__main__":

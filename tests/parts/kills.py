@@ -1,6 +1,7 @@
 """Kills Python workers, executors and the driver in the middle of a run, and counts every row.
 
-``make kills`` does it twenty times, into files and into Delta.
+``make kills`` does it twenty times, into files and into Delta; and some more while rows wait for
+their master rows.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parts import SMALL, wait_for
 from parts.cluster import Cluster
 from parts.connectors import require
-from parts.data import Data
+from parts.data import Data, LateData
 from parts.driver import FILES_A_BATCH, Job
 from parts.processes import busy_worker, descendants
 from semistream.master.pins import all_pins
@@ -106,7 +107,7 @@ class Run:
         return sum(log.read_text().count("Python worker exited unexpectedly") for log in logs)
 
     def _job(self) -> Job:
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         return Job(
             spark=self.spark,
             stream=str(self.data.stream),
@@ -177,6 +178,39 @@ class Run:
         self._driver = None
 
 
+class WaitRun(Run):
+    """A pipeline in which rows wait; with every kill some of their master rows come."""
+
+    def execute(self, kills: list[str]) -> None:
+        self._shares = len(kills)
+        super().execute(kills)
+
+    def _job(self) -> Job:
+        self._late.bring(0)
+        self.folder.mkdir(parents=True)
+        path = self.folder / "pipeline.yaml"
+        path.write_text(
+            f"""\
+source: {{kind: files, path: {self.data.stream}, files_per_batch: {FILES_A_BATCH}}}
+enrich: {{master: {self.data.master}, on: key, how: left, memory: 8MB, on_missing: wait}}
+waiting: {{delay: 1s}}
+sink: {{kind: delta, path: table}}
+checkpoint: checkpoint
+"""
+        )
+        return replace(super()._job(), pipeline=str(path))
+
+    @property
+    def _late(self) -> LateData:
+        assert isinstance(self.data, LateData)
+        return self.data
+
+    def _kill(self, kind: str) -> None:
+        super()._kill(kind)
+        killed = self.done.total() - self.done["starts"]
+        self._late.bring(killed / self._shares)
+
+
 def cluster_config() -> dict[str, str]:
     """Executors that fit the tests' cluster, may fail often, and find this package."""
     path = {"spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", "")}
@@ -191,7 +225,7 @@ def cluster_config() -> dict[str, str]:
 def main() -> None:
     """Kill ten times for each sink; say what became of the rows, and fail if any was not once."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that what was started ends
-    sinks = sys.argv[1:] or ["parquet", "delta"]
+    sinks = sys.argv[1:] or ["parquet", "delta", "wait"]
     failed = False
     with tempfile.TemporaryDirectory() as name:
         data = Data(Path(name) / "data", files=32, rows=100_000)
@@ -201,7 +235,7 @@ def main() -> None:
             cluster.start()
             for run, kills in _runs(sinks, data, cluster, Path(name)):
                 run.execute(kills)
-                lost, more = data.differences(run.result)
+                lost, more = run.data.differences(run.result)
                 failed |= bool(lost or more)
                 sys.stdout.write(f"{run.describe()}: {lost} rows lost, {more} too many\n")
                 sys.stdout.flush()
@@ -214,6 +248,12 @@ def _runs(
     sinks: list[str], data: Data, cluster: Cluster, folder: Path
 ) -> Iterator[tuple[Run, list[str]]]:
     for sink in sinks:
+        if sink == "wait":
+            late = LateData(folder / "late", files=32, rows=20_000)
+            late.write()
+            run = WaitRun(late, folder / "wait", "delta", config=require("delta"))
+            yield run, ["driver", "worker", "driver", "driver", "worker"]
+            continue
         config = require("delta") if sink == "delta" else {}
         local = Run(data, folder / f"{sink}-local", sink, config=config)
         yield local, ["worker", "driver", "worker", "driver", "worker"]

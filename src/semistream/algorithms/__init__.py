@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.adaptive import Adaptive
 from semistream.algorithms.base import Algorithm
+from semistream.algorithms.base import share as checked_share
 from semistream.algorithms.cachejoin import Cachejoin
 from semistream.algorithms.derakhshan import Derakhshan
 from semistream.algorithms.hybridjoin import Hybridjoin
@@ -21,6 +22,7 @@ from semistream.algorithms.pcsrj import Pcsrj
 from semistream.algorithms.r_meshjoin import RMeshjoin
 from semistream.algorithms.resident import Resident
 from semistream.algorithms.shared import SharedAdaptive
+from semistream.algorithms.shared_key_lists import SharedKeyLists
 from semistream.algorithms.ssbj import Ssbj
 from semistream.algorithms.ssij import Ssij
 from semistream.algorithms.tuned_x_hybridjoin import TunedXHybridjoin
@@ -33,7 +35,7 @@ from semistream.plan import Plan, Task, TooSmall
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from semistream.host import HostShare
     from semistream.spec import JoinSpec
@@ -44,6 +46,7 @@ AUTO = "auto"
 """No algorithm, but what chooses one; see `semistream.auto`."""
 
 _HOST_PARTS = (1 / 4, 1 / 8, 1 / 16)  # of the memory; the first that leaves enough for a task
+_LIVE_PARTS = (3 / 5, 1 / 2, 1 / 4, 1 / 8)  # the same for a database: tasks need little
 _AUTO_OPTIONS = frozenset({"profile"})
 _FEW_PAGES = 4  # are held by each task: to load them costs less than to find them
 
@@ -115,7 +118,7 @@ def choose(
     """
     spec, algorithm = _on_database(spec, name, options) or (spec, _find(name, options))
     live = isinstance(spec.master, DatabaseMaster)
-    if shared is not None and not live:
+    if shared is not None:
         found = _with_host(algorithm, spec, memory, use_filter, options, shared)
         if found is not None:
             return found
@@ -162,9 +165,14 @@ def _with_host(
     shared: HostShare,
 ) -> tuple[type[Algorithm], Task, Plan] | None:
     """Plan for joins that hold what is warm together, None where that is not possible."""
-    if algorithm is not Adaptive or options.get("at_once") or spec.master.pages <= _FEW_PAGES:
+    few = spec.master.pages <= _FEW_PAGES
+    if algorithm is KeyLists:
+        kind: type[Algorithm] = SharedKeyLists
+    elif algorithm is Adaptive and not options.get("at_once") and not few:
+        kind = SharedAdaptive
+    else:
         return None
-    for part in _HOST_PARTS:
+    for part in _parts(kind, options):
         size, _ = share(memory, shared.tasks, part)
         host = Host.of(spec, shared, size)
         if host is None:
@@ -172,12 +180,19 @@ def _with_host(
         each = (memory - host.sizes.total) // shared.tasks
         task = replace(Task.of(spec, each, use_filter), host=host)
         try:
-            plan = SharedAdaptive.plan(task, **options)
+            plan = kind.plan(task, **options)
         except TooSmall:
             continue
         parts = host.sizes.components
-        return SharedAdaptive, task, replace(plan, memory=memory, tasks=shared.tasks, host=parts)
+        return kind, task, replace(plan, memory=memory, tasks=shared.tasks, host=parts)
     return None
+
+
+def _parts(kind: type[Algorithm], options: Mapping[str, Any]) -> Iterable[float]:
+    """Give the parts of the memory that the host may have, the best first."""
+    if kind is not SharedKeyLists:
+        return _HOST_PARTS
+    return (checked_share("cache", options["cache"]),) if "cache" in options else _LIVE_PARTS
 
 
 def _find(

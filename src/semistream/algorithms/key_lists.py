@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from semistream.algorithms.base import Algorithm, share
 from semistream.keyed import KeyedEngine
@@ -10,7 +10,6 @@ from semistream.keyed import KeyedEngine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from semistream.cache import Cache
     from semistream.operator import Operator
     from semistream.plan import Plan, Task
     from semistream.window import Chunk
@@ -41,13 +40,15 @@ class KeyLists(Algorithm):
     paper = ""
     options = frozenset({"cache"})
     engine: KeyedEngine
+    fetch_part: ClassVar[int] = 8
+    """What is asked for and answered at a time may have this part of the memory."""
 
     @classmethod
     def plan(cls, task: Task, *, cache: float = 0.6, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: output, an answer on its way; cache and window divide the rest."""
         master = task.spec.master
         widest = master.statistics.widest_row
-        fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // 8, _LARGEST_FETCH))
+        fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // cls.fetch_part, _LARGEST_FETCH))
         parts = {"output": task.output_bytes, "fetch": fetch}
         rest = max(0, task.memory - sum(parts.values()) - 2 * task.least_window)
         parts["cache"] = int(share("cache", cache) * rest)
@@ -70,7 +71,7 @@ class KeyLists(Algorithm):
         return KeyedEngine(task, plan, cls, clock, max_wait)
 
     @property
-    def cache(self) -> Cache:
+    def cache(self) -> Any:  # noqa: ANN401 - a `Held`, None where there is none
         """The rows that are held."""
         return self.engine.fresh.rows
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semistream.algorithms import algorithms as known_algorithms
-from semistream.bench import tuning_commands
+from semistream.bench import live_commands, tuning_commands
 from semistream.bench.build import measure_build
 from semistream.bench.confined import ConfinedGrid, measure_confined
 from semistream.bench.drift import DriftGrid, measure_drift
@@ -56,6 +56,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("bench-spark")(bench_spark)
     app.command("bench-show")(bench_show)
     tuning_commands.add_to(app)
+    live_commands.add_to(app)
 
 
 def bench(  # noqa: PLR0913, PLR0917 - one argument an option

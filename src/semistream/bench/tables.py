@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from semistream.bench.live_tables import live_sheets
 from semistream.bench.matrix import Cell, cell_of
 from semistream.bench.model_tables import model_sheets
 from semistream.bench.sheet import Sheet, thousands
@@ -29,6 +30,7 @@ def sheets(record: Record) -> Iterator[Sheet]:
         "growth": _growth,
         "drift": _drift,
         "spark": spark_sheets,
+        "live": live_sheets,
         "model": model_sheets,
         "sustain": sustain_sheets,
         "tuning": tuning_sheets,

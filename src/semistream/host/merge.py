@@ -54,16 +54,18 @@ def choose_rows(
     hits: Sequence[npt.NDArray[np.uint32]],
     room: int,
     mean: float,
+    alive: npt.NDArray[np.bool_] | None = None,
 ) -> Chosen:
     """Choose the join values most frequent for their bytes, whole, as many as have room.
 
     A join value that several sources have is taken from the first that has it. ``mean`` are the
-    bytes of an average row, for which ``lost`` is given.
+    bytes of an average row, for which ``lost`` is given. ``alive`` tells which rows of the first
+    source there are; all, if it is not given.
     """
     block = np.repeat(np.arange(len(sources), dtype=np.int32), [s.num_rows for s in sources])
     position = np.concatenate([np.arange(s.num_rows) for s in sources])
     counts = np.concatenate(hits)
-    fresh = _first_of_each(sources, block)
+    fresh = _first_of_each(sources, block, alive)
     if fresh is not None:
         block, position, counts = block[fresh], position[fresh], counts[fresh]
     sizes = np.concatenate([row_bytes(s) for s in sources]).astype(np.float32) + BESIDE
@@ -99,18 +101,21 @@ def unchanged_rows(
 
 
 def _first_of_each(
-    sources: Sequence[pa.RecordBatch], block: npt.NDArray[np.int32]
+    sources: Sequence[pa.RecordBatch],
+    block: npt.NDArray[np.int32],
+    alive: npt.NDArray[np.bool_] | None,
 ) -> npt.NDArray[np.int64] | None:
     """Give the rows whose join value no earlier source has, None where that is all of them."""
     if len(sources) == 1:
-        return None
+        return None if alive is None else np.flatnonzero(alive)
     old = sources[0].column(0).to_numpy()
     new = np.concatenate([s.column(0).to_numpy() for s in sources[1:]])
     values, first = np.unique(new, return_index=True)
     origin = block[len(old) :]
     fresh = origin == origin[first][np.searchsorted(values, new)]
-    fresh &= ~np.isin(new, old)
-    return np.append(np.arange(len(old)), len(old) + np.flatnonzero(fresh))
+    fresh &= ~np.isin(new, old if alive is None else old[alive])
+    kept = np.arange(len(old)) if alive is None else np.flatnonzero(alive)
+    return np.append(kept, len(old) + np.flatnonzero(fresh))
 
 
 def _firsts(

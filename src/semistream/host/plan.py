@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from semistream.host.sizes import HostSizes
+from semistream.host.sizes import BORN, HostSizes
 from semistream.host.state import HostState
 from semistream.host.warm import Warm
 from semistream.output import gathered_schema
@@ -33,6 +33,8 @@ class Host:
         """Give it for so many bytes, None where they are too few."""
         master = spec.master
         schema = pa.schema([master.page_schema.field(0), *gathered_schema(spec)])
+        if master.read == "database":
+            schema = schema.append(pa.field(BORN, pa.int64()))
         sizes = HostSizes.of(size, schema, master.rows, master.row_bytes)
         once = master.keys.exact and spec.how in {"semi", "anti"}
         return None if sizes is None else cls(Path(shared.root), Warm(master, schema, once), sizes)

@@ -147,6 +147,16 @@ class Generation:
         )
         return found
 
+    def find(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Give the first row of each code, −1 where there is none; nothing is counted."""
+        rows, positions = (np.empty(len(codes), dtype=np.int64) for _ in range(2))
+        index = (self.codes, self._heads, self._chain, np.empty(self._rows, dtype=np.uint32))
+        hit = np.zeros(len(codes), dtype=np.bool_)
+        found = probe_values(codes, *index, (0, -1), True, rows, positions, hit)[0]
+        first = np.full(len(codes), -1, dtype=np.int64)
+        first[rows[:found]] = positions[:found]
+        return first
+
     def leave(self) -> None:
         """Let the slot be written to; nothing here may be looked at any more."""
         self.slot.file.unlock()

@@ -14,6 +14,7 @@ from semistream.host.sizes import BESIDE, overhead
 from semistream.host.slot import Slot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from semistream.host.sizes import HostSizes
     from semistream.host.slot import Generation
     from semistream.host.warm import Warm
+
+    Flags = npt.NDArray[np.bool_]
 
 __all__ = ["HostState"]
 
@@ -53,6 +56,8 @@ class HostState:
         self._row = warm.row_bytes + BESIDE
         self._staged_schema = pa.schema([pa.field("", pa.uint32()), *warm.schema])
         self.sketch = self._common.sketch
+        self.alive: Callable[[pa.RecordBatch], Flags] | None = None
+        """Tells which rows still count, where that is not all; newer ones take their place."""
 
     @property
     def memory_used(self) -> dict[str, int]:
@@ -67,6 +72,11 @@ class HostState:
     def threshold(self) -> float:
         """How often a row must have been asked for, to be held."""
         return self._common.threshold
+
+    @property
+    def staging(self) -> int:
+        """Bytes for further rows on their way."""
+        return self._sizes.staged - self._common.staged_bytes(self._snapshot)
 
     def newest(self) -> Generation | None:
         """Give the newest hot set; it is not overwritten until `rest` is called."""
@@ -193,12 +203,18 @@ class HostState:
         sources = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
         if now is not None:
             sources, hits = [now.batch, *sources], [now.hits, *hits]
-        chosen = choose_rows(
-            sources, hits, self._sizes.slot - overhead(len(self._schema)), self._row
-        )
+        room = self._sizes.slot - overhead(len(self._schema))
+        chosen = choose_rows(sources, hits, room, self._row, self._still(now, sources))
         if self._finish(slot, sources, chosen):
             self._common.threshold = max(1.0, min(chosen.lost, 254.0))
             self._common.clear()
+
+    def _still(self, now: Generation | None, sources: list[pa.RecordBatch]) -> Flags | None:
+        """Tell which rows of the present hot set count, and have not come anew."""
+        if now is None or self.alive is None:
+            return None
+        anew = [source.column(0).to_numpy() for source in sources[1:]]
+        return self.alive(now.batch) & ~np.isin(now.codes, np.concatenate(anew))
 
     def close(self) -> None:
         """Give all locks back; the files stay."""

@@ -42,8 +42,7 @@ class Warm:
     def name(self, sizes: HostSizes) -> str:
         """Give the name of the folder in which all joins of the same kind meet."""
         schema = self.schema.remove_metadata().serialize().to_pybytes().hex()
-        place = self.master.origin or _resolved(self.master.path)
-        parts = [_FORMAT, place, schema, self.once, sizes.components]
+        parts = [_FORMAT, _identity(self.master), schema, self.once, sizes.components]
         return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
 
     @property
@@ -69,6 +68,11 @@ class Warm:
 
 def _number_of(snapshot: str) -> int:
     return xxhash.xxh3_64_intdigest(snapshot.encode())
+
+
+def _identity(master: Master) -> str:
+    """Name where a master is; one that is no folder names itself."""
+    return str(getattr(master, "identity", None) or master.origin or _resolved(master.path))
 
 
 @cache

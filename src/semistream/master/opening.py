@@ -36,7 +36,7 @@ def open_master(
     **options
         For files ``snapshot``: an earlier one that is still there. For a database, those of
         `semistream.master.database.open_database`: ``table``, ``key``, ``select``, ``where``,
-        ``ttl``, ``absent_ttl``, ``password_env``, ``retry``.
+        ``ttl``, ``absent_ttl``, ``password_env``, ``retry``, ``feed``.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from semistream.algorithms import choose
 from semistream.errors import BudgetError, OptionError, SchemaError, SemistreamError
 from semistream.host import HostShare, default_root
 from semistream.master import Master, open_master
-from semistream.missing import QUARANTINED, OnMissing
+from semistream.missing import QUARANTINED, SINCE, OnMissing
 from semistream.pipeline.columns import arrange, wrong_columns
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spec import JoinSpec
@@ -30,6 +31,8 @@ __all__ = ["Flow", "Step", "Surroundings", "check"]
 
 
 def _open(step: Enrichment) -> Master:
+    if step.live:
+        return open_master(step.master, **step.database)
     return open_master(step.master, read=step.read)
 
 
@@ -115,7 +118,8 @@ class _Checker:
             schema = self._enrich(f"enrich[{i}]", step, schema)
         if schema is None:
             return None
-        self._quarantine(stream)
+        self._quarantine(stream, schema)
+        self._waiting(stream)
         columns = self._pipeline.columns
         for setting, message in wrong_columns(columns, schema.names):
             self._wrong(f"columns.{setting}", message)
@@ -140,6 +144,7 @@ class _Checker:
         if spec is None:
             return _likely(stream, master, step)
         self._defaults(f"{where}.on_missing", step, spec)
+        self._surrogate(f"{where}.surrogate", step, spec)
         plan = self._plan(where, step, spec)
         output = self._output(spec, step.status)
         if plan is not None:
@@ -164,18 +169,47 @@ class _Checker:
             except SchemaError as error:
                 self._wrong(f"{where}.{name}", f": {error}")
 
-    def _quarantine(self, stream: pa.Schema) -> None:
+    def _quarantine(self, stream: pa.Schema, enriched: pa.Schema) -> None:
         """Check that rows can be taken out of the stream, and brought back later."""
         pipeline = self._pipeline
         if not pipeline.splits:
             return
-        for name in sorted({*stream.names} & {*QUARANTINED}):
-            self._wrong("quarantine", f"adds a column {name!r}, which the stream has; rename that")
+        for name in sorted({*enriched.names} & {*QUARANTINED}):
+            self._wrong("quarantine", f"adds a column {name!r}, which there is; rename that")
+        for name in stream.names:
+            if re.search(r"[ ,;{}()\n\t=]", name):
+                self._wrong("quarantine", f"is a Delta table, which takes no name as {name!r}")
         if pipeline.quarantine == getattr(pipeline.sink, "path", None):
             self._wrong("quarantine.path", "is the sink's; give it a path of its own")
         if len(self._steps) == len(pipeline.enrich):
             for where, message in _unfit(self._steps):
                 self._wrong(where, message)
+
+    def _waiting(self, stream: pa.Schema) -> None:
+        """Check that rows can wait, and come out exactly once."""
+        pipeline, path = self._pipeline, self._pipeline.waiting.path
+        if not pipeline.waits:
+            return
+        if SINCE in stream.names:
+            self._wrong("waiting", f"adds a column {SINCE!r}, which the stream has; rename that")
+        if path in {pipeline.quarantine, getattr(pipeline.sink, "path", None)}:
+            self._wrong("waiting.path", "is taken; give it a path of its own")
+        if pipeline.sink.kind == "parquet":
+            self._wrong(
+                "sink.kind",
+                "parquet can't tell which batches it has, so that rows that have waited might be "
+                "lost when one is replayed; with on_missing: wait take kind: delta or postgresql",
+            )
+
+    def _surrogate(self, where: str, step: Enrichment, spec: JoinSpec) -> None:
+        if not step.surrogate:
+            return
+        if step.surrogate not in spec.payload:
+            self._wrong(where, f": {SchemaError.missing('master', step.surrogate, spec.payload)}")
+        elif not pa.types.is_integer(kind := spec.master.schema.field(step.surrogate).type):
+            self._wrong(where, f"{step.surrogate!r} is {kind}; new ones are whole numbers")
+        if spec.master.statistics.most_duplicates > 1:
+            self._wrong(where, "is of one row a key; this master has several")
 
     def _spec(
         self, where: str, step: Enrichment, master: Master, stream: pa.Schema

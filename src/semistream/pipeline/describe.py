@@ -28,6 +28,7 @@ def as_dict(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
         "columns": [{"from": old, "to": new} for old, new in flow.columns],
         "sink": {**_settings(pipeline.sink), "columns": _types(flow.output)},
         "quarantine": pipeline.quarantine if pipeline.splits else None,
+        "waiting": _settings(pipeline.waiting) if pipeline.waits else None,
         "trigger": pipeline.trigger,
         "checkpoint": pipeline.checkpoint,
     }
@@ -55,6 +56,8 @@ def _step(step: Step) -> dict[str, Any]:
         "select": list(spec.payload),
         "prefix": spec.prefix,
         "on_missing": step.enrichment.on_missing,
+        "surrogate": step.enrichment.surrogate or None,
+        "dimension": step.enrichment.dimension or None,
         "memory": step.enrichment.memory,
         "plan": {
             "algorithm": step.plan.algorithm,
@@ -84,6 +87,10 @@ def _lines(pipeline: Pipeline, flow: Flow) -> Iterator[tuple[str, str]]:
     yield "", _columns(flow.output)
     if pipeline.splits:
         yield "quarantine", pipeline.quarantine
+    if pipeline.waits:
+        waiting = pipeline.waiting
+        times = f"{waiting.grace / 1000:g} s, then {waiting.then}"
+        yield "waiting", f"{waiting.path}, for {times}; tried every {waiting.delay / 1000:g} s"
     yield "trigger", pipeline.trigger or "a batch when the one before has ended"
     yield "checkpoint", pipeline.checkpoint
 
@@ -116,6 +123,8 @@ def _step_lines(step: Step) -> Iterator[tuple[str, str]]:
         yield "", "adds " + ", ".join(f"{spec.prefix}{name}" for name in spec.payload)
     if step.enrichment.on_missing:
         yield "", f"rows without a master row: {_missing(step.enrichment.on_missing)}"
+    if step.enrichment.surrogate:
+        yield "", f"new keys become members of {step.enrichment.dimension}"
     for line in str(plan).splitlines():
         yield "", line
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from semistream.pipeline.ends import Sink, Source
-    from semistream.pipeline.sections import Columns, Enrichment
+    from semistream.pipeline.sections import Columns, Enrichment, Waiting
 
 __all__ = ["NOW", "Pipeline"]
 
@@ -35,6 +35,8 @@ class Pipeline:
     spark: Mapping[str, str]
     quarantine: str
     """Where rows without a master row go, a Delta table, if an enrichment wants it."""
+    waiting: Waiting
+    """Where rows wait whose master row may still come, if an enrichment wants it."""
     marks: Mapping[str, Mark] = field(repr=False, compare=False)
     """Where each value is in the file, by its name as ``enrich[0].on``."""
 
@@ -42,6 +44,21 @@ class Pipeline:
     def splits(self) -> bool:
         """Whether rows without a master row go elsewhere than to the sink."""
         return any(step.splits for step in self.enrich)
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows without a master row wait for it."""
+        return any(step.on_missing == "wait" for step in self.enrich)
+
+    @property
+    def infers(self) -> bool:
+        """Whether keys without a master row become members of a dimension."""
+        return any(step.surrogate for step in self.enrich)
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether more is written than the sink, batch by batch."""
+        return self.splits or self.infers
 
     def mark(self, where: str) -> Mark:
         """Give the place of a value, or of what is around it if it is not given."""

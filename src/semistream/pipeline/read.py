@@ -12,7 +12,7 @@ from semistream.pipeline import values
 from semistream.pipeline.ends import SINKS, SOURCES, GeneratorSource, KafkaSink, KafkaSource
 from semistream.pipeline.model import Pipeline
 from semistream.pipeline.problems import Mistakes, PipelineError, Problem, unknown
-from semistream.pipeline.sections import Columns, Enrichment, Quarantine, Section
+from semistream.pipeline.sections import Columns, Enrichment, Quarantine, Section, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ S = TypeVar("S", bound=Section)
 T = TypeVar("T")
 
 _KEYS = (
-    *("name", "source", "enrich", "columns", "sink", "quarantine"),
+    *("name", "source", "enrich", "columns", "sink", "quarantine", "waiting"),
     *("trigger", "checkpoint", "spark"),
 )
 _REQUIRED = ("source", "sink")
@@ -86,6 +86,7 @@ class _Reader:
         columns = self._any(top.get("columns"), lambda node: self._section(node, Columns))
         sink = self._any(top.get("sink"), lambda node: self._kind(node, SINKS))
         quarantine = self._any(top.get("quarantine"), lambda node: self._quarantine(node, steps))
+        waiting = self._any(top.get("waiting"), lambda node: self._waiting(node, steps))
         name = self._any(top.get("name"), values.text) or self._file.stem
         trigger = self._any(top.get("trigger"), values.interval)
         checkpoint = self._any(top.get("checkpoint"), values.text)
@@ -106,6 +107,7 @@ class _Reader:
             self._absolute(checkpoint) if checkpoint else self._beside(sink, name, "checkpoint"),
             {key: _conf(value) for key, value in spark.items()},
             quarantine.path if quarantine else self._beside(sink, name, "quarantine"),
+            self._placed(waiting or Waiting(), self._beside(sink, name, "waiting")),
             _marks(self._root),
         )
 
@@ -181,7 +183,8 @@ class _Reader:
                     Problem(node.mark, f"{node.where}.name {step.name!r} is given twice")
                 )
             return step
-        base = name = step.master.rstrip("/").rpartition("/")[2]
+        place = step.table.replace(".", "/") if step.live else step.master.rstrip("/")
+        base = name = place.rpartition("/")[2]
         number = 1
         while name in taken:
             number += 1
@@ -203,6 +206,16 @@ class _Reader:
                 )
             )
         return made
+
+    def _waiting(self, node: Node, steps: Sequence[Enrichment]) -> Waiting | None:
+        made = self._section(node, Waiting)
+        if not self._problems and not any(step.on_missing == "wait" for step in steps):
+            told = "waiting has no use: no enrichment has on_missing: wait"
+            self._problems.append(Problem(node.key, told))
+        return made
+
+    def _placed(self, waiting: Waiting, path: str) -> Waiting:
+        return waiting if waiting.path else replace(waiting, path=path)
 
     def _beside(self, sink: Any, name: str, what: str) -> str:  # noqa: ANN401 - any of the sinks
         """Give a folder of its own beside the sink's, or beside the file."""

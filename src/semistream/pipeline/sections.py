@@ -6,6 +6,8 @@ from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from semistream.algorithms import choices
+from semistream.errors import OptionError
+from semistream.master.database import has_password, is_url
 from semistream.missing import SPLITTING
 from semistream.pipeline import values
 from semistream.spec import HOW
@@ -15,7 +17,13 @@ if TYPE_CHECKING:
 
     from semistream.pipeline.node import Node, Scalar
 
-__all__ = ["Columns", "Enrichment", "Quarantine", "Section", "setting"]
+_SHOWN = (
+    "holds a password, which plans and messages would show; name a variable of the environment in "
+    "password_env, or keep it in PostgreSQL's password file"
+)
+_DATABASE = ("table", "key", "ttl", "absent_ttl", "retry", "password_env", "feed")
+
+__all__ = ["Columns", "Enrichment", "Quarantine", "Section", "Waiting", "setting"]
 
 
 def setting(read: Callable[[Node], Any], default: object = MISSING, *, path: bool = False) -> Any:  # noqa: ANN401 - as dataclasses.field, it stands for a value of the field's type
@@ -53,8 +61,17 @@ class Enrichment(Section):
     localize: bool | int = setting(values.flag_or_size, False)
     read: str = setting(values.choice(("mapped", "direct")), "mapped")
     name: str = setting(values.text, "")
+    table: str = setting(values.text, "")
+    key: tuple[str, ...] = setting(values.names(), ())
+    ttl: float | None = setting(values.seconds, None)
+    absent_ttl: float | None = setting(values.seconds, None)
+    retry: float | None = setting(values.seconds, None)
+    password_env: str = setting(values.text, "")
+    feed: str = setting(values.text, "")
     on_missing: str | Mapping[str, Scalar] | None = setting(values.on_missing, None)
     status: str = setting(values.text, "")
+    surrogate: str = setting(values.text, "")
+    dimension: str = setting(values.text, "", path=True)
     options: Mapping[str, Scalar] = setting(values.mapping(values.scalar), {})
 
     def conflicts(self) -> Iterator[tuple[str, str]]:
@@ -64,16 +81,62 @@ class Enrichment(Section):
                 if getattr(self, given):
                     yield given, f"has no use with how: {self.how}, which gives no master column"
         if self.how != "left":
-            for given in ("on_missing", "status"):
+            for given in ("on_missing", "status", "surrogate"):
                 if getattr(self, given):
                     yield given, f"is for how: left; with how: {self.how} all rows are of one kind"
         if self.splits and self.status:
             yield "status", f"has no use with on_missing: {self.on_missing}: rows are parted by it"
+        yield from self._of_database() if self.live else self._of_files()
+        yield from self._wrong_members()
+
+    def _wrong_members(self) -> Iterator[tuple[str, str]]:
+        if self.surrogate and not self.dimension:
+            yield "surrogate", "needs the Delta table to which new members are written: dimension"
+        if self.dimension and not self.surrogate:
+            yield "dimension", "needs the column of its surrogate keys, as surrogate: product_sk"
+        missing = self.on_missing
+        if self.surrogate and isinstance(missing, str) and missing != "null":
+            yield (
+                "surrogate",
+                f"has no use with on_missing: {missing}; rows without a master row get one, and "
+                "nulls or default values beside",
+            )
+        if self.surrogate and isinstance(missing, dict) and self.surrogate in missing:
+            yield "surrogate", "has a default value in on_missing, too; give one of them"
 
     @property
     def splits(self) -> bool:
         """Whether rows without a master row go elsewhere."""
         return self.on_missing in SPLITTING
+
+    @property
+    def live(self) -> bool:
+        """Whether the master is a table in a database."""
+        return is_url(self.master)
+
+    @property
+    def database(self) -> dict[str, Any]:
+        """What `open_master` is told of a table in a database."""
+        given = {name: getattr(self, name) for name in _DATABASE}
+        return {name: value for name, value in given.items() if value}
+
+    def _of_database(self) -> Iterator[tuple[str, str]]:
+        for needed in ("table", "key"):
+            if not getattr(self, needed):
+                yield needed, "is missing: a database has many; name the one to join with"
+        try:
+            secret = has_password(self.master)
+        except OptionError as error:
+            yield "master", f"is wrong: {error}"
+        else:
+            if secret:
+                yield "master", _SHOWN
+        if self.localize is not False:
+            yield "localize", "is for masters of files"
+
+    def _of_files(self) -> Iterator[tuple[str, str]]:
+        for given in self.database:
+            yield given, "is for a master in a database, as postgresql://user@host/database"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +144,22 @@ class Quarantine(Section):
     """A Delta table for rows without a master row."""
 
     path: str = setting(values.text, path=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting(Section):
+    """A Delta table for rows whose master row may still come."""
+
+    path: str = setting(values.text, "", path=True)
+    delay: int = setting(values.duration, 30_000)
+    """Milliseconds, as all times."""
+    grace: int = setting(values.duration, 3_600_000)
+    then: str = setting(values.choice(("quarantine", "null")), "quarantine")
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        """Tell a setting that has no use beside another."""
+        if self.grace < self.delay:
+            yield "grace", "is less than the delay after which rows are tried again"
 
 
 @dataclass(frozen=True, kw_only=True)

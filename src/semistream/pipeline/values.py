@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from semistream.errors import OptionError
+from semistream.master.database.opened import parse_seconds
 from semistream.missing import WORDS
 from semistream.pipeline.problems import Mistakes, Problem, collect, nearest, unknown
 from semistream.units import parse_bytes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "choice",
     "count",
+    "duration",
     "flag",
     "flag_or_size",
     "interval",
@@ -29,6 +31,7 @@ __all__ = [
     "parse_count",
     "scalar",
     "schema",
+    "seconds",
     "size",
     "text",
 ]
@@ -38,6 +41,10 @@ T = TypeVar("T")
 _COUNT = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([KMB]?)\s*", re.IGNORECASE)
 _THOUSANDS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 _INTERVAL = re.compile(r"([0-9]+)\s*(millisecond|second|minute|hour|day)s?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)")
+_MILLIS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS = {"millisecond": "ms", "second": "s", "sec": "s", "minute": "m", "min": "m"}
+_UNITS |= {"hour": "h", "day": "d"}
 _TYPES = {
     *("boolean", "byte", "tinyint", "short", "smallint", "int", "integer", "long", "bigint"),
     *("float", "real", "double", "decimal", "dec", "numeric", "string", "char", "varchar"),
@@ -140,15 +147,26 @@ def size(node: Node) -> int:
         raise node.mistake(f"must be a size in bytes, such as 64MB, not {node.shown}") from None
 
 
+def seconds(node: Node) -> float:
+    """Read a time: seconds, or a number with a unit, such as 10m."""
+    try:
+        return parse_seconds(node.value, node.where)  # type: ignore[arg-type] # it says what it takes
+    except OptionError:
+        raise node.mistake(
+            f"must be a time, such as 30 (seconds), 10m or 2h, not {node.shown}"
+        ) from None
+
+
 def choice(words: Callable[[], Iterable[str]] | tuple[str, ...]) -> Callable[[Node], str]:
     """Read one of a few words."""
 
     def read(node: Node) -> str:
         choices = tuple(words() if callable(words) else words)
-        if node.value not in choices:
+        value = "null" if node.value is None else node.value  # what YAML takes the word for
+        if value not in choices:
             shown = node.text if isinstance(node.value, (str, int, float)) else node.shown
             raise Mistakes.at(node.mark, unknown(node.where, shown, choices))
-        return str(node.value)
+        return str(value)
 
     return read
 
@@ -236,6 +254,18 @@ def _column_type(node: Node) -> str:
             f"date, timestamp, decimal(10,2), binary, array<…>, struct<…>.{near}"
         )
     return kind
+
+
+def duration(node: Node) -> int:
+    """Read a time such as 30s, 5 minutes or 1h; give milliseconds."""
+    plain = str(node.value).strip().lower()
+    if isinstance(node.value, str) and (found := _DURATION.fullmatch(plain)):
+        unit = _UNITS.get(found[2].removesuffix("s"), found[2])
+        if unit in _MILLIS and (millis := round(float(found[1]) * _MILLIS[unit])):
+            return millis
+    raise node.mistake(
+        f"must be a time with its unit, such as 30s, 5m, 1h or 2 days, not {node.shown}"
+    )
 
 
 def interval(node: Node) -> str:

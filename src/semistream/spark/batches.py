@@ -7,6 +7,7 @@ Kafka has no such means.
 
 from __future__ import annotations
 
+import hashlib
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -65,11 +66,12 @@ def write_delta(
 
 
 @write_batch.register(ends.ParquetSink)
-def _(sink: ends.ParquetSink, rows: DataFrame, query: str, number: int) -> None:  # noqa: ARG001
+def _(sink: ends.ParquetSink, rows: DataFrame, query: str, number: int) -> None:
     options = {name: str(value) for name, value in sink.options.items()}
     writer = rows.write.options(**options).mode("overwrite")
     writer = writer.partitionBy(*sink.partition_by) if sink.partition_by else writer
-    writer.parquet(f"{sink.path.rstrip('/')}/{BATCH_FOLDER}={number}")
+    short = hashlib.sha256(query.encode()).hexdigest()[:8]
+    writer.parquet(f"{sink.path.rstrip('/')}/{BATCH_FOLDER}=q{short}-{number}")
 
 
 @write_batch.register(ends.KafkaSink)

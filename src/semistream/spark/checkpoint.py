@@ -101,6 +101,7 @@ def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
         ],
         "output": _types(flow.output),
         "splits": pipeline.splits,
+        "waits": pipeline.waits,
     }
 
 
@@ -128,6 +129,9 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
     if before.get("splits", False) != now["splits"]:
         ways = {True: "parted from the others (on_missing)", False: "written with all others"}
         yield f"rows without a master row were {ways[not now['splits']]} and are not now"
+    if before.get("waits", False) != now["waits"]:
+        ways = {True: "wait", False: "did not wait"}
+        yield f"rows without a master row {ways[not now['waits']]} before (on_missing)"
     masters = list(zip(before["masters"], now["masters"], strict=False))
     rebuilt = [change for was, is_ in masters for change in _master_changes(was, is_)]
     yield from rebuilt

@@ -1,4 +1,4 @@
-"""The commands of pipelines: ``semistream run``, ``check`` and ``generate``.
+"""The commands of pipelines: ``semistream run``, ``check``, ``replay`` and ``generate``.
 
 Spark and YAML are imported when a command needs them: the others work without.
 """
@@ -41,6 +41,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("run")(run)
     app.command("check")(check)
+    app.command("replay")(replay)
     app.command("demo")(demo)
     app.add_typer(generate.app, name="generate")
 
@@ -99,6 +100,37 @@ def run(
             errors.print("Running it again goes on from the last whole batch.")
             raise typer.Exit(FAILED) from None
         _say_end(pipeline, finished, ending.by, reporter.summary)
+
+
+def replay(
+    file: PipelineFile,
+    where: Annotated[
+        str | None,
+        typer.Option(help="Which rows, as SQL: \"_reason = 'absent' AND _attempts < 3\"."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many rows, the oldest first.")
+    ] = None,
+    master: SparkMaster = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a pipeline's quarantine back through its enrichments.
+
+    Rows that find their master rows now go to the sink, each once, and leave the quarantine; the
+    others stay, and their attempts are counted. One that was cut off is finished by the next.
+    """
+    with messages(), _needed(), _mistakes(as_json):
+        from semistream.spark.replay import replay as bring_back
+
+        pipeline = _read(file)
+        with _session(pipeline, master) as spark:
+            told = bring_back(pipeline, spark, where=where, limit=limit)
+        if as_json:
+            typer.echo(json.dumps({"quarantine": pipeline.quarantine, **asdict(told)}, indent=2))
+            return
+        console.print(
+            f"{pipeline.quarantine}: {told}", highlight=False, markup=False, soft_wrap=True
+        )
 
 
 def _say_end(pipeline: Pipeline, finished: bool, by: str, summary: str) -> None:

@@ -16,7 +16,8 @@ from semistream.master import Master
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
-from semistream.spark.pinned import settled
+from semistream.spark.live import for_workers
+from semistream.spark.pinned import batch_of_driver, settled
 from semistream.spark.plan import Setting, choose_partition, choose_transfer
 from semistream.spark.probe import probe
 from semistream.spark.route import routed
@@ -31,7 +32,7 @@ from semistream.units import parse_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from semistream.missing import Missing
     from semistream.spec import On
@@ -111,10 +112,16 @@ def _check_names(df: DataFrame, job: Job) -> None:
 
 def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> Job:
     """Give the job as far as it does not depend on the master."""
+    database = for_workers(master)
     path: str | os.PathLike[str]
-    path, read = (master.path, master.read) if isinstance(master, Master) else (master, wish.read)
+    if database is not None:
+        path, read = f"{database.store.address}/{database.store.table}", database.read
+    elif isinstance(master, Master):
+        path, read = master.path, master.read
+    else:
+        path, read = master, wish.read
     return Job(
-        name=_unique(wish.name or PurePath(path).name),
+        name=_unique(wish.name or PurePath(path).name, df.sparkSession),
         called=wish.name or PurePath(path).name,
         path=_absolute(os.fspath(path)),
         read=read,
@@ -126,6 +133,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         algorithm=wish.algorithm,
         options=wish.options,
         copies=_copies(wish.localize),
+        database=database,
         status=_status(wish),
         missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
         earlier=_earlier(df, wish.how),
@@ -170,8 +178,13 @@ def _copies(localize: bool | str) -> Copies | None:
 _names: dict[str, itertools.count[int]] = {}
 
 
-def _unique(name: str) -> str:
-    """Give a name that no other enrichment of this process has."""
+def _unique(name: str, spark: SparkSession) -> str:
+    """Give a name that no other enrichment of this process has.
+
+    One that is made in a foreachBatch is the same in every batch, and keeps its name.
+    """
     plain = re.sub(r"\W+", "_", name) or "master"
+    if batch_of_driver(spark):
+        return plain
     number = next(_names.setdefault(plain, itertools.count(1)))
     return plain if number == 1 else f"{plain}_{number}"

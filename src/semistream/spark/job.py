@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from semistream.master import Master
+    from semistream.master.database import DatabaseMaster
     from semistream.spec import On
 
 __all__ = ["MARK", "ROW", "Copies", "Job", "shape_of"]
@@ -65,6 +66,8 @@ class Job:
     select: tuple[str, ...] = ()
     shape: str = ""
     """A fingerprint of the master's columns and key."""
+    database: DatabaseMaster | None = None
+    """The master, where it is a table in a database."""
     called: str = ""
     """The enrichment's name as it was given."""
     status: str = ""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from semistream.spark.job import Job
 
 __all__ = [
+    "batch_of_driver",
     "batch_of_task",
     "may_pin",
     "pinned",
@@ -99,7 +100,7 @@ def settled(spark: SparkSession, job: Job, streaming: bool) -> Job:
     """Give the job with the snapshot that all of its tasks read, unless they pin it themselves."""
     if not job.is_versioned or (streaming and not job.files):
         return job
-    of = None if job.files else _batch_of_driver(spark)
+    of = None if job.files else batch_of_driver(spark)
     if of and (pin := pinned(job.path, of)):
         return replace(job, files=pin.files)
     held = _allowed(job.path, lambda folder: pins.hold(folder, _holder(), job.files))
@@ -153,7 +154,7 @@ def warn_unpinned(path: str, why: str) -> None:
     )
 
 
-def _batch_of_driver(spark: SparkSession) -> tuple[str, str] | None:
+def batch_of_driver(spark: SparkSession) -> tuple[str, str] | None:
     """Give the query and the micro-batch in whose ``foreachBatch`` this is called."""
     context = context_of(spark)
     if context is None:  # Spark Connect, whose server does not tell

@@ -12,13 +12,15 @@ from semistream.pipeline.check import Flow, Surroundings, check
 from semistream.pipeline.model import NOW
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark import checkpoint, jars
+from semistream.spark.batchwise import Batchwise, check_dimensions, status_column
 from semistream.spark.cluster import tasks_at_once
+from semistream.spark.heartbeat import beating
 from semistream.spark.job import Copies
 from semistream.spark.localize import local_copy
 from semistream.spark.session import session
 from semistream.spark.sinks import writer
 from semistream.spark.sources import load
-from semistream.spark.split import SplitWriter, arranged, timed
+from semistream.spark.split import arranged, timed
 from semistream.spark.types import arrow_schema, transferred
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.sections import Enrichment
 
-__all__ = ["Prepared", "enriched", "prepare", "session_for", "start"]
+__all__ = ["Prepared", "checked", "enriched", "prepare", "session_for", "start"]
 
 _COPIES = 100 << 30
 _ASKED = ("transfer", "partition")
@@ -50,7 +52,7 @@ class Prepared:
 
 def session_for(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     """Start a Spark session with what the pipeline asks for: settings, and jars if it needs any."""
-    wanted = {pipeline.source.kind, pipeline.sink.kind, *(["delta"] if pipeline.splits else [])}
+    wanted = {pipeline.source.kind, pipeline.sink.kind, *(["delta"] if pipeline.by_batch else [])}
     needed = wanted & _CONNECTORS
     config = _merged(jars.resolve(needed) if needed else {}, pipeline.spark)
     return session(f"semistream {pipeline.name}", master=master, config=config)
@@ -74,26 +76,36 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
         Columns, types or budgets do not go together: every mistake, each with its line.
     """
     stream = load(pipeline, spark)
-    around = Surroundings(tasks_at_once(spark), _opened, transferred)
-    flow = check(pipeline, arrow_schema(stream.schema), around)
-    if pipeline.splits:
+    flow = checked(pipeline, spark, stream)
+    check_dimensions(pipeline, flow, spark)
+    if pipeline.waits:
+        stream = beating(stream, pipeline.waiting.delay / 1000)
+    if pipeline.by_batch:
         return Prepared(pipeline, flow, enriched(timed(stream), pipeline))
     return Prepared(pipeline, flow, arranged(enriched(stream, pipeline), flow.columns))
 
 
+def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
+    """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
+    around = Surroundings(tasks_at_once(spark), _opened, transferred)
+    return check(pipeline, arrow_schema(stream.schema), around)
+
+
 def _opened(step: Enrichment) -> Master:
     path = step.master
+    if step.live:
+        return open_master(path, **step.database)
     if step.localize is not False:
         limit = _COPIES if step.localize is True else step.localize
         path = local_copy(path, Copies(None, limit))
     return open_master(path, read=step.read)
 
 
-def enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Join a stream, or a batch, with the masters of a pipeline."""
+def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> DataFrame:
+    """Join a stream, or a batch, with the masters of a pipeline; some rows perhaps again."""
     for i, step in enumerate(pipeline.enrich):
         try:
-            stream = _enrich(stream, step, i)
+            stream = _enrich(stream, step, i, again)
         except SemistreamError as error:
             named = (name for name in _ASKED if f"{name}=" in str(error))
             where = ".".join([f"enrich[{i}]", *named])
@@ -102,11 +114,11 @@ def enriched(stream: DataFrame, pipeline: Pipeline) -> DataFrame:
     return stream
 
 
-def _enrich(stream: DataFrame, step: Enrichment, number: int) -> DataFrame:
+def _enrich(stream: DataFrame, step: Enrichment, number: int, again: bool) -> DataFrame:
     options: dict[str, Any] = dict(step.options)
     return enrich(
         stream,
-        step.master,
+        _opened(step) if step.live else step.master,
         on=step.on if isinstance(step.on, dict) else list(step.on),
         how=step.how,
         memory=step.memory,
@@ -117,9 +129,10 @@ def _enrich(stream: DataFrame, step: Enrichment, number: int) -> DataFrame:
         transfer=step.transfer,
         localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
         read=step.read,
-        name=step.name,
+        name=f"{step.name}_again" if again else step.name,
+        check=not again,
         on_missing=step.on_missing,
-        status=f"__status_{number}" if step.splits else step.status or None,
+        status=status_column(step, number),
         **options,
     )
 
@@ -158,11 +171,10 @@ def start(
 
 def _writer(ready: Prepared, query: str) -> DataStreamWriter:
     told, flow = ready.pipeline, ready.flow
-    if not told.splits:
+    if not told.by_batch:
         return writer(told.sink, ready.frame, query)
-    stream = tuple(flow.stream.names)
-    parts = SplitWriter(told.sink, told.quarantine, query, stream, flow.columns)
-    return ready.frame.writeStream.foreachBatch(parts.write)
+    batches = Batchwise(told, flow, lambda rows: enriched(rows, told, again=True), query)
+    return ready.frame.writeStream.foreachBatch(batches.writer(ready.frame))
 
 
 def _triggered(found: DataStreamWriter, pipeline: Pipeline, once: bool) -> DataStreamWriter:

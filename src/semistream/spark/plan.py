@@ -53,6 +53,11 @@ class Setting:
         return self.hosts.held >= _HELD or self.master.manifest.pages_bytes <= self.hosts.free
 
     @property
+    def live(self) -> bool:
+        """Whether the master is in a database, and asked by lists of keys."""
+        return self.master.read == "database" and self.algorithm in {"adaptive", "auto"}
+
+    @property
     def scalar(self) -> bool:
         """Whether each row has at most one answer."""
         return self.how in {"semi", "anti"} or self.master.statistics.most_duplicates <= 1
@@ -72,6 +77,8 @@ def choose_transfer(asked: str, setting: Setting) -> Choice:
         return Choice("keys", "as asked")
     if refusal:
         return Choice("rows", refusal)
+    if setting.live:
+        return Choice("keys", "one answer a row; its other columns need not pass")
     if not setting.in_memory:
         return Choice("rows", "rows may wait for their pages, and leave in any order")
     return Choice("keys", "one answer a row, and pages lie in memory")
@@ -96,6 +103,8 @@ def choose_partition(asked: str, setting: Setting) -> Choice:
         return Choice(asked, "as asked")
     if setting.in_memory:
         return Choice("none", "pages lie in memory, to read one twice costs nothing")
+    if setting.live:
+        return Choice("none", "a database has no pages")
     if setting.tasks == 1 or not has_arrow_udf():
         return Choice("none", "one task, or a Spark that cannot route")
     return Choice("key", f"{setting.tasks} tasks would each read the pages that hold their keys")

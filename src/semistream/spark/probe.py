@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.errors import MasterError, SemistreamError
 from semistream.spark.cluster import executors
+from semistream.spark.live import reach
 from semistream.spark.pinned import may_pin, warn_unpinned
 from semistream.spark.worker import opened
 
@@ -47,10 +48,7 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
     found = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
     for host, error, *_ in found:
         if error:
-            msg = (
-                f"the executor on {host} cannot read the master: {error} Put it on a path that "
-                "all executors share, or let hosts keep copies with localize=True."
-            )
+            msg = f"the executor on {host} cannot read the master: {error} {_way_out(job)}"
             raise MasterError(msg)
     shut = sorted({row.host for row in found if not row.pins})
     if shut and not job.files:
@@ -59,12 +57,21 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
     return Hosts(hosts, min(row.free for row in found), min(row.held for row in found))
 
 
+def _way_out(job: Job) -> str:
+    if job.database is not None:
+        return "Executors must reach the database, and have the password and the driver."
+    return "Put it on a path that all executors share, or let hosts keep copies with localize=True."
+
+
 def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if not sum(batch.num_rows for batch in batches):  # all of them, or Spark ends the worker
         return
     error, held = "", 0.0
     try:
-        held = opened(job).reader().held()
+        if job.database is None:
+            held = opened(job).reader().held()
+        else:
+            reach(job.database)
     except (SemistreamError, OSError) as failure:
         error = f"{failure}."
     told = {"host": socket.gethostname(), "error": error, "free": _free(), "held": held}

@@ -13,6 +13,7 @@ import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 from semistream.errors import OptionError, SchemaError
 from semistream.missing import MATCHED, QUARANTINED
 from semistream.spark.batches import write_batch, write_delta
+from semistream.spark.held import held
 from semistream.spark.settle import Mark, marks_of
 from semistream.spark.types import quoted
 
@@ -104,9 +105,10 @@ def split_once(batch: DataFrame, status: str | None) -> Iterator[tuple[DataFrame
         held.unpersist()
 
 
-def timed(stream: DataFrame) -> DataFrame:
+def timed(stream: DataFrame, millis: int | None = None) -> DataFrame:
     """Add the time of the micro-batch: Spark's own, which a replay has again."""
-    return stream.withColumn(_TIME, F.current_timestamp())
+    told = F.current_timestamp() if millis is None else F.timestamp_millis(F.lit(millis))
+    return stream.withColumn(_TIME, told)
 
 
 def quarantined(missing: DataFrame, stream: list[str], query: str, number: int) -> DataFrame:
@@ -138,7 +140,8 @@ class SplitWriter:
     """Writes batches to a sink, and their rows without a master row to a quarantine.
 
     Each table has each batch once, whenever a driver dies: both know the numbers of their
-    transactions, and a replay of the batch sees the same master.
+    transactions, and a replay of the batch finds the same rows, for it sees the same snapshot of
+    the master, or what was found is held.
     """
 
     sink: Sink
@@ -149,11 +152,21 @@ class SplitWriter:
     """The columns that the stream came with."""
     columns: tuple[tuple[str, str], ...]
     """The sink's columns: name out of the enrichments, name in the sink."""
+    held: str = ""
+    """Where batches are written down before they are parted; empty where snapshots are pinned."""
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write a batch."""
-        with split_once(batch, None) as (good, missing):
+        with self._parts(batch, number) as (good, missing):
             write_batch(self.sink, arranged(good, self.columns), self.query, number)
             if not missing.isEmpty():
                 rows = quarantined(missing, list(self.stream), self.query, number)
                 write_delta(rows, self.quarantine, self.query, number, mergeSchema="true")
+
+    @contextmanager
+    def _parts(self, batch: DataFrame, number: int) -> Iterator[tuple[DataFrame, DataFrame]]:
+        if self.held:
+            yield parted(held(batch, self.held, number), chosen_marks(batch, None))
+            return
+        with split_once(batch, None) as parts:
+            yield parts

@@ -21,6 +21,7 @@ from semistream.master.format import MANIFEST
 from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
 from semistream.spark.job import shape_of
+from semistream.spark.live import in_database
 from semistream.spark.localize import local_copy
 from semistream.spark.pinned import snapshot_of, task_property
 from semistream.spark.refusal import Refusal
@@ -48,6 +49,8 @@ _OPEN = 2  # snapshots of a master: a task of the batch before may still be runn
 
 def opened(job: Job) -> Master:
     """Give the master as this task's micro-batch sees it; its shape must be the job's."""
+    if job.database is not None:
+        return in_database(job.database)
     files = snapshot_of(job)
     path = local_copy(job.path, job.copies, files) if job.copies else job.path
     known = _OPENED.setdefault((job.path, job.read), {})
@@ -155,7 +158,7 @@ def _remember(job: Job, master: Master) -> None:
     folder that may not be written, or a copy of the master on this host, has none.
     """
     query = task_property("sql.streaming.queryId")
-    if not query or job.copies or (query, job.path, job.shape) in _REMEMBERED:
+    if not query or job.copies or job.database or (query, job.path, job.shape) in _REMEMBERED:
         return
     taken = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())
     note = master.path / f".query-{query}-{taken}"

@@ -4,8 +4,8 @@ Rows are asked for by lists of keys, as many as wait, and held in the join's cac
 algorithms of the papers, by ranges of the key, which take the place of pages.
 """
 
-from semistream.master.database.address import is_url
+from semistream.master.database.address import has_password, is_url
 from semistream.master.database.master import DatabaseMaster
 from semistream.master.database.opened import open_database
 
-__all__ = ["DatabaseMaster", "is_url", "open_database"]
+__all__ = ["DatabaseMaster", "has_password", "is_url", "open_database"]

@@ -12,7 +12,7 @@ from semistream.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["KINDS", "Address", "Secret", "is_url"]
+__all__ = ["KINDS", "Address", "Secret", "has_password", "is_url"]
 
 KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 """What a URL may begin with → the kind of database."""
@@ -27,6 +27,17 @@ def is_url(path: object) -> bool:
     (True, False)
     """
     return isinstance(path, str) and path.partition("://")[0].lower() in KINDS
+
+
+def has_password(url: str) -> bool:
+    """Whether a database's URL holds a password.
+
+    Examples
+    --------
+    >>> has_password("mysql://me:sesame@here/shop"), has_password("mysql://me@here/shop")
+    (True, False)
+    """
+    return Address.parse(url).password is not None
 
 
 class Secret:

@@ -3,19 +3,59 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+
+from semistream.master.database.follower import Follower, Unheard
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import numpy.typing as npt
+
+    from semistream.keys import Keys
+    from semistream.master.database.feed import Feed
 
     Codes = npt.NDArray[np.int64]
 
-__all__ = ["Changes"]
+__all__ = ["Changes", "Stamps"]
 
+_SLOTS = 1 << 13
 _MOST = 1 << 20  # codes that are remembered; whoever is behind them forgets all
+
+
+class Stamps:
+    """When keys have changed, as far as this process was told.
+
+    A key shares its time with a few others: that one of them changed costs those a query.
+    """
+
+    def __init__(self) -> None:
+        self._when = np.full(_SLOTS, -1, dtype=np.int64)
+        self._all = -1
+        self._seen = 0
+        self.version = 0
+        """Grows with each change."""
+
+    def note(self, changes: Changes, now: int) -> None:
+        """Take in what was added since."""
+        end = changes.end
+        if end != self._seen:
+            codes, self._seen = changes.since(self._seen), end
+            if codes is None:
+                self._all = now
+            else:
+                self._when[codes & (_SLOTS - 1)] = now
+            self.version += 1
+
+    def of(self, codes: Codes) -> Codes:
+        """Give when each code has changed at the latest."""
+        latest: Codes = np.maximum(self._when[codes & (_SLOTS - 1)], self._all)
+        return latest
 
 
 class Changes:
@@ -38,6 +78,27 @@ class Changes:
         self._noted: deque[Codes] = deque()
         self._first = self.end = 0
         self._size = 0
+        self.stamps = Stamps()
+        self.follower: Follower | None = None
+        """Who adds to this, where there is a feed."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether every change is known; where there is no feed, nobody asks for that."""
+        return self.follower is None or self.follower.trusted
+
+    def listen(self, feed: Feed, keys: Keys) -> None:
+        """Follow a feed, from now on and as long as this is needed."""
+        with self._lock:
+            if self.follower is None:
+                kind = pa.schema(list(zip(keys.names, keys.types, strict=True)))
+                self.follower = Follower(feed, kind, _adding(weakref.ref(self), keys))
+                self.follower.start()
+
+    def settle(self) -> None:
+        """Have everything count as changed while the feed is not heard."""
+        if not self.trusted:
+            self.add(None)
 
     def add(self, codes: Codes | None) -> None:
         """Note that the rows of these codes have changed; None: any may have."""
@@ -66,3 +127,16 @@ class Changes:
 
     def __setstate__(self, _: dict[str, Any]) -> None:
         self.__init__()  # type: ignore[misc] # another process has its own feed
+
+
+def _adding(known: weakref.ref[Changes], keys: Keys) -> Callable[[Sequence[pa.Array] | None], None]:
+    """Give what a follower calls; when nobody needs it any more, it ends."""
+
+    def changed(columns: Sequence[pa.Array] | None) -> None:
+        changes = known()
+        if changes is None:
+            raise Unheard
+        codes = None if columns is None else keys.encode(columns)
+        changes.add(None if codes is None else codes.values[codes.valid])
+
+    return changed

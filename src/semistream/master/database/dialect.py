@@ -199,6 +199,14 @@ class Dialect(ABC):
         sql = f"SELECT k, n FROM ({rows}) AS r WHERE (n - 1) %% %s = 0 ORDER BY n"
         return Statement(sql, (*conditions.parameters, every))
 
+    def bounds(self, connection: Any, table: Table) -> list[Any]:  # noqa: ANN401
+        """Give keys between which there are about as many rows: the first and the last."""
+        key, conditions = self._column(table.key[0]), self._conditions(table)
+        sql = f"SELECT MIN({key}), MAX({key}) FROM {self._name(table)} AS t"
+        with connection.cursor() as cursor:
+            cursor.execute(f"{sql}{_where(conditions.sql)}", conditions.parameters)
+            return [bound for bound in cursor.fetchone() if bound is not None]
+
     def sample(self, table: Table, rows: int) -> Statement:
         """Ask for some rows."""
         conditions = self._conditions(table)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from semistream.master.database.dialect import Table
+    from semistream.master.database.feed import Feed
     from semistream.master.database.fetch import Fetched, Wanted
     from semistream.master.database.store import Store
     from semistream.master.filter import KeyFilter
@@ -45,6 +46,21 @@ class DatabaseMaster(Master):
     absent_ttl: float | None = None
     """The same for the answer that there is no row."""
     changes: Changes = field(default_factory=Changes, repr=False)
+    feed: Feed | None = None
+    """Where changes are told."""
+    run: str = field(default="", repr=False)
+    """Only joins with the same hold rows together."""
+
+    @property
+    def identity(self) -> str:
+        """What tells rows of this master from others that a host holds; without password."""
+        told = (self.store.address, self.table.parts, self.table.key, self.table.where)
+        return repr((*map(str, told), self.ttl, self.absent_ttl, self.feed, self.run))
+
+    def listen(self) -> None:
+        """Follow the change feed in this process, if there is one."""
+        if self.feed is not None:
+            self.changes.listen(self.feed, self.keys)
 
     def only(self, names: Sequence[str]) -> DatabaseMaster:
         """Give the master with the key and these columns: no others will travel."""
@@ -58,8 +74,9 @@ class DatabaseMaster(Master):
             kinds = ", ".join(f"{c.name}: {c.declared}" for c in self.table.keys)
             msg = (
                 f"algorithm={algorithm!r} reads pages, and in a database pages are ranges of one "
-                f"integer key; the key of {self.store} is {kinds}. Choose 'adaptive', which asks "
-                "by lists of keys of any type, or build a master of files with build_master"
+                f"integer, date or timestamp; the key of {self.store} is {kinds}. Choose "
+                "'adaptive', which asks by lists of keys of any type, or build a master of files "
+                "with build_master"
             )
             raise OptionError(msg)
         return paged_index(self)

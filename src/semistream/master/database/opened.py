@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from semistream.errors import MasterNotFoundError, OptionError, SchemaError
-from semistream.keys import Keys
 from semistream.master.database.address import Address
 from semistream.master.database.dialect import Table, checked_conditions
+from semistream.master.database.feed_kafka import Topic
+from semistream.master.database.feed_postgresql import Notifications
+from semistream.master.database.keys import OrderedKeys
 from semistream.master.database.master import DatabaseMaster, one_range
 from semistream.master.database.retry import Retry
 from semistream.master.database.store import Store
 from semistream.master.format import Manifest, Statistics, page_schema
 from semistream.plain import row_bytes
-from semistream.units import parse_bytes
+from semistream.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
+    from semistream.keys import Keys
     from semistream.master.database.dialect import Found
+    from semistream.master.database.feed import Feed
 
-__all__ = ["open_database", "parse_seconds"]
+__all__ = ["open_database"]
 
 log = logging.getLogger("semistream")
 
 _SAMPLE = 1_000  # rows that are looked at to know how wide they are
 _PAGE_BYTES = 128 * 1024
 _ABSENT = 20  # this part of ttl is absent_ttl, where it is not given
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
-_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)\s*")
 
 
 def open_database(  # noqa: PLR0913 - a table has these parts; all but three have defaults
@@ -49,6 +50,7 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     absent_ttl: float | str | timedelta | None = None,
     password_env: str | None = None,
     retry: float | str | timedelta | Retry = 60.0,
+    feed: str | Feed | None = None,
     page_bytes: int | str = _PAGE_BYTES,
 ) -> DatabaseMaster:
     """Open a table in PostgreSQL, MySQL or MariaDB as a master.
@@ -78,11 +80,14 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
         The variable of the environment that has the password, wherever a connection is made.
     retry
         How long a database that does not answer is tried again.
+    feed
+        Where changes are told, so that rows are fetched anew at once: ``"notify"`` (or
+        ``"notify:channel"``) for PostgreSQL's notifications, see ``semistream master trigger``;
+        ``"kafka://host:port/topic"`` for a topic of changed keys.
     page_bytes
         Bytes of a range of keys, for the algorithms that read such in the place of pages.
     """
-    names = (table,) if isinstance(table, str) else tuple(table)
-    parts = tuple(table.split(".")) if isinstance(table, str) else names
+    parts = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
     keys = (key,) if isinstance(key, str) else tuple(key)
     patience = retry if isinstance(retry, Retry) else Retry(limit=parse_seconds(retry, "retry"))
     store = Store(Address.parse(url, password_env), ".".join(parts), patience)
@@ -98,29 +103,21 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     _warn_without_index(store, found, keys)
     master = _master(store, found, chosen, lives)
     manifest = replace(master.manifest, page_bytes=parse_bytes(page_bytes, "page_bytes"))
-    return replace(master, manifest=manifest)
+    return replace(master, manifest=manifest, feed=_feed(feed, store.address))
 
 
-def parse_seconds(time: float | str | timedelta, what: str) -> float:
-    """Give a time in seconds.
-
-    Examples
-    --------
-    >>> parse_seconds("10m", "ttl"), parse_seconds("250 ms", "ttl"), parse_seconds(1.5, "ttl")
-    (600.0, 0.25, 1.5)
-    """
-    seconds: object = time
-    if isinstance(time, timedelta):
-        seconds = time.total_seconds()
-    elif isinstance(time, str) and (found := _TIME.fullmatch(time)):
-        seconds = float(found[1]) * _UNITS[found[2]]
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        msg = (
-            f"{what}={time!r} is not a time; give positive seconds, a timedelta, or a string with "
-            f"one of the units {', '.join(_UNITS)}, for example '10m'"
-        )
+def _feed(feed: str | Feed | None, address: Address) -> Feed | None:
+    if not isinstance(feed, str):
+        return feed
+    kind, _, channel = feed.partition(":")
+    if kind == "kafka":
+        return Topic.at(feed)
+    if kind != "notify":
+        raise OptionError.unknown("feed", feed, ["notify", "notify:channel", "kafka://…"])
+    if address.kind != "postgresql":
+        msg = f"feed={feed!r}: only PostgreSQL notifies; give kafka://host:port/topic"
         raise OptionError(msg)
-    return float(seconds)
+    return Notifications(address, channel or "semistream")
 
 
 def _lives(
@@ -166,7 +163,7 @@ def _master(
     store: Store, found: Found, table: Table, lives: tuple[float | None, float | None]
 ) -> DatabaseMaster:
     schema = table.schema
-    keys = Keys.of(schema, table.key)
+    keys = OrderedKeys.of(schema, table.key)
     statistics = _statistics(store, found, table, keys)
     manifest = Manifest(
         snapshot="", files="", key=table.key, schema=schema, page_bytes=_PAGE_BYTES,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from semistream.master.database.address import Address
+    from semistream.master.database.dialect import Table
 
 __all__ = ["PostgreSQL"]
 
@@ -65,6 +66,12 @@ WHERE i.indrelid = %s AND i.indisvalid AND i.indexprs IS NULL AND k.n <= i.indnk
   AND a.attrelid = i.indrelid AND a.attnum = k.number
 GROUP BY i.indexrelid, i.indisunique, i.indpred
 """
+_HISTOGRAM = (
+    "SELECT s.histogram_bounds::text::",
+    "[] FROM pg_stats s JOIN pg_class c ON c.relname = s.tablename JOIN pg_namespace n "
+    "ON n.oid = c.relnamespace AND n.nspname = s.schemaname "
+    "WHERE c.oid = to_regclass(%s) AND s.attname = %s AND NOT s.inherited",
+)
 
 
 class PostgreSQL(Dialect):
@@ -115,12 +122,24 @@ class PostgreSQL(Dialect):
         """Run a query as COPY; parameters are put in by the driver, which escapes them."""
         query = f"COPY ({statement.sql}) TO STDOUT (FORMAT BINARY)"
         with connection.cursor() as cursor, cursor.copy(query, statement.parameters) as copy:
-            first = bytes(copy.read())[_HEADER:]
-            if first and first != _END:
-                yield first
-            while data := copy.read():
-                if data != _END:
-                    yield data
+            data = bytes(copy.read())[_HEADER:] or copy.read()
+            while data and data != _END:
+                yield data
+                data = _next(connection.pgconn) or copy.read()
+            while copy.read():  # nothing comes after the end but what ends the query
+                pass
+
+    def bounds(self, connection: Any, table: Table) -> list[Any]:  # noqa: ANN401
+        """Give the bounds of the histogram that ANALYZE made, within the first and last key."""
+        ends = super().bounds(connection, table)
+        if not ends:
+            return []
+        name = ".".join(_plain_quoted(part) for part in table.parts)
+        found = connection.execute(
+            f"{_HISTOGRAM[0]}{table.keys[0].declared}{_HISTOGRAM[1]}", (name, table.key[0])
+        ).fetchone()
+        between = (found and found[0]) or []
+        return [*ends[:1], *(b for b in between if ends[0] < b < ends[-1]), *ends[1:]]
 
     def is_transient(self, error: Exception) -> bool | None:
         """Judge by SQLSTATE; without one, the connection failed."""
@@ -172,6 +191,19 @@ def _driver() -> Any:  # noqa: ANN401
         msg = "a master in PostgreSQL needs psycopg: pip install 'semistream[postgresql]'"
         raise OptionError(msg) from None
     return psycopg
+
+
+def _next(pgconn: Any) -> bytes | None:  # noqa: ANN401
+    """Give the row that has arrived already, if one has: to wait for each costs more than it."""
+    found, data = pgconn.get_copy_data(1)
+    if found >= 0:
+        return bytes(data) if found else None
+    from psycopg import errors, pq  # noqa: PLC0415 - an extra
+
+    result = pgconn.get_result()
+    state = result.error_field(pq.DiagnosticField.SQLSTATE) if result else None
+    text = (result.error_message if result else pgconn.error_message).decode(errors="replace")
+    raise errors.lookup(state.decode())(text) if state else errors.OperationalError(text)
 
 
 def _plain_quoted(name: str) -> str:

@@ -31,6 +31,8 @@ _LEAST = -(2**63)
 _ROOM = 3  # times what a range has: as it comes, as columns, as a message; or less, and it grows
 _HEAD = 4096  # bytes of a message beside its rows
 _PIECE = 1 << 20
+LARGE = 20_000_000
+"""Rows from which on borders are estimated, for to count them would take long."""
 
 
 def paged_index(master: DatabaseMaster) -> DatabaseMaster:
@@ -65,12 +67,29 @@ def paged_index(master: DatabaseMaster) -> DatabaseMaster:
 
 def _borders(master: DatabaseMaster, every: int) -> tuple[Any, Any]:
     """Ask for borders: codes, and the number of the row at each."""
+    if master.rows > LARGE:
+        return _estimated(master, every)
     statement = master.store.dialect.borders(master.table, every)
     pieces = list(master.store.rows(statement, master.table.keys, _PIECE, -1))
     if not pieces:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     keys, numbers = (pa.concat_arrays([piece[i] for piece in pieces]) for i in (0, 1))
     return master.keys.encode([keys]).values, numbers.to_numpy()
+
+
+def _estimated(master: DatabaseMaster, every: int) -> tuple[Any, Any]:
+    """Take borders between keys that are known to have about as many rows between them."""
+    store, table = master.store, master.table
+    bounds = store.ask(lambda connection: store.dialect.bounds(connection, table))
+    codes = master.keys.encode([pa.array(bounds, table.keys[0].kind)]).values
+    if not len(codes):
+        return codes, codes
+    pages = max(1, -(-master.rows // every))
+    places = np.linspace(0, len(codes) - 1, pages, endpoint=False)
+    first = places.astype(np.int64)
+    steps = np.diff(codes.astype(object), append=codes[-1])  # of any size
+    borders = [int(codes[i]) + int(steps[i] * (p - i)) for i, p in zip(first, places, strict=True)]
+    return np.array(borders, dtype=np.int64), np.arange(pages, dtype=np.int64) * every + 1
 
 
 class RangeReader(PageReader):

@@ -23,9 +23,18 @@ if TYPE_CHECKING:
 
     from semistream.spark.bench.systems import Setting
 
-__all__ = ["Batches", "fingerprint", "finished", "milliseconds", "time_batches", "versions"]
+__all__ = [
+    "SCHEMA",
+    "Batches",
+    "count_and_hash",
+    "fingerprint",
+    "finished",
+    "milliseconds",
+    "time_batches",
+    "versions",
+]
 
-_SCHEMA = "product_id long, sale long, quantity int"
+SCHEMA = "product_id long, sale long, quantity int"
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ def finished(system: str, at: Setting, batches: Batches, limit: float) -> Iterat
         source.mkdir()
         for path in batches.paths:
             os.link(path, source / path.name)
-        reader = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", batches.files)
+        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", batches.files)
         df = SYSTEMS[system](reader.parquet(str(source)), at)
         writer = df.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
         query = writer.trigger(availableNow=True).start()
@@ -84,11 +93,12 @@ def milliseconds(query: StreamingQuery) -> list[int]:
 def fingerprint(system: str, at: Setting, batches: Batches) -> list[int]:
     """Give the count of a system's rows, and the sum of their hashes: their order is no matter."""
     spark = SparkSession.active()
-    rows = spark.read.schema(_SCHEMA).parquet(*map(str, batches.paths))
-    return _count_and_hash(SYSTEMS[system](rows, at))
+    rows = spark.read.schema(SCHEMA).parquet(*map(str, batches.paths))
+    return count_and_hash(SYSTEMS[system](rows, at))
 
 
-def _count_and_hash(df: DataFrame) -> list[int]:
+def count_and_hash(df: DataFrame) -> list[int]:
+    """Give the count of rows, and the sum of their hashes."""
     hashes = F.sum(F.xxhash64(*df.columns).cast("decimal(38,0)"))
     found = df.agg(F.count(F.lit(1)), F.coalesce(hashes, F.lit(0))).collect()[0]
     return [int(found[0]), int(found[1])]

@@ -1,0 +1,61 @@
+"""Tables of what was measured on live databases."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.sheet import Sheet, thousands
+from semistream.bench.summary import ratio
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Record = dict[str, Any]
+
+__all__ = ["live_sheets"]
+
+_NAMES = {
+    "enrich": "enrich",
+    "jdbc": "foreachBatch, JDBC by key list",
+    "rows": "row by row in mapInArrow",
+}
+
+
+def live_sheets(record: Record) -> Iterator[Sheet]:
+    """Give a table for each store."""
+    for store in dict.fromkeys(cell["store"] for cell in record["cells"]):
+        yield _sheet(record, [cell for cell in record["cells"] if cell["store"] == store])
+
+
+def _sheet(record: Record, cells: list[Record]) -> Sheet:
+    first, rows = cells[0], []
+    for name, label in _NAMES.items():
+        for cell in cells:
+            system = cell["systems"][name]
+            rates = _rates(record, cell, name)
+            asked = f"{system['queries_a_million']:,}"
+            versus = "" if name == "enrich" else _times(_rates(record, cell, "enrich"), rates)
+            size = f"{system['batch_rows']:,}"
+            rows.append((label, size, thousands(rates), asked, versus))
+    return Sheet(
+        f"{first['version'].partition('(')[0].strip()}: R = {first['rows']:,} × 120 B, "
+        f"{format_bytes(first['memory'])}, Zipf {record['grid']['exponent']:g}, "
+        f"{record['machine']['master']}",
+        ("", "rows of a batch", "thousand rows/s", "queries a million rows", "enrich to it"),
+        tuple(rows),
+        "median of rounds (range); ratios round by round",
+    )
+
+
+def _rates(record: Record, cell: Record, name: str) -> list[float]:
+    system = cell["systems"][name]
+    dropped = record["grid"]["dropped"]
+    middles = [statistics.median(t[dropped:] or t[-1:]) for t in system["milliseconds"]]
+    return [1000 * system["batch_rows"] / middle for middle in middles]
+
+
+def _times(mine: list[float], theirs: list[float]) -> str:
+    middle, least, most = ratio(mine, theirs)
+    return f"{middle:.1f}× ({least:.1f}–{most:.1f})"

@@ -1,0 +1,246 @@
+"""Rows of a database that all joins on a host hold together, as long as they are fresh."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.allocation import take_rows
+from semistream.fresh import Absent
+from semistream.host.sizes import BESIDE, BORN
+from semistream.plain import row_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from semistream.host.plan import Host
+    from semistream.host.slot import Generation
+    from semistream.master.database import DatabaseMaster
+
+    Codes = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
+
+__all__ = ["HostRows", "View"]
+
+_MICROSECONDS = 1_000_000
+_FOREVER = 1 << 62
+
+
+class View:
+    """A hot set without the rows that do not count now, and without the keys that are absent.
+
+    It has what `semistream.cache.Held` asks for.
+    """
+
+    def __init__(self, generation: Generation, alive: Flags) -> None:
+        born = generation.batch.column(BORN).to_numpy()
+        self._generation, self._absent = generation, alive & (born < 0)
+        self._rows = alive & (born >= 0)
+        self._all, self._any_absent = bool(self._rows.all()), bool(self._absent.any())
+        self.batch, self.widest = generation.batch, generation.widest
+
+    def __len__(self) -> int:
+        return len(self._generation)
+
+    def probe(
+        self,
+        codes: Codes,
+        cursor: tuple[int, int],
+        once: bool,
+        rows: Codes,
+        positions: Codes,
+        hit: Flags,
+    ) -> tuple[int, int, int]:
+        """Look codes up; those of rows that do not count are not found."""
+        found, *after = self._generation.probe(codes, cursor, once, rows, positions, hit)
+        if not self._all:
+            counts = self._rows[positions[:found]]
+            hit[rows[:found][~counts]] = False
+            kept = int(np.count_nonzero(counts))
+            rows[:kept], positions[:kept] = rows[:found][counts], positions[:found][counts]
+            found = kept
+        return found, after[0], after[1]
+
+    def lacks(self, codes: Codes) -> Flags:
+        """Tell which codes are known to be absent."""
+        if not self._any_absent:
+            return np.zeros(len(codes), dtype=np.bool_)
+        first = self._generation.find(codes)
+        lacking: Flags = (first >= 0) & self._absent[first]
+        return lacking
+
+
+class HostRows:
+    """What `semistream.fresh.FreshRows` is for one join, for all on a host.
+
+    Parameters
+    ----------
+    host
+        What they hold together.
+    master
+        Whose rows they are.
+    capacity
+        Bytes for absent keys of this join alone, where codes do not tell keys apart.
+    clock
+        Gives the time in seconds, the same to all processes of the host.
+
+    Notes
+    -----
+    A row counts for ``ttl`` after it was asked for, and only if this process has heard of no change
+    of it since then.
+    """
+
+    evicted = 0
+
+    def __init__(
+        self, host: Host, master: DatabaseMaster, capacity: int, clock: Callable[[], float]
+    ) -> None:
+        self._state, self._schema = host.open(), host.warm.schema
+        self._state.alive = self._alive
+        self._changes, self._clock = master.changes, clock
+        self._lives = [
+            _FOREVER if ttl is None else int(ttl * _MICROSECONDS)
+            for ttl in (master.ttl, master.absent_ttl)
+        ]
+        self._row = host.warm.row_bytes + BESIDE
+        self._exact = master.keys.exact
+        self._own = Absent(capacity, self._lives[1])
+        self._view: View | None = None
+        self._mark = (-1, -1)
+        self._noted = -1
+        self._until = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this join alone."""
+        return self._own.nbytes
+
+    @property
+    def memory_used(self) -> dict[str, int]:
+        """Bytes that all joins hold together."""
+        return self._state.memory_used
+
+    def now(self) -> int:
+        """Give the time in microseconds."""
+        return int(self._clock() * _MICROSECONDS)
+
+    def refresh(self) -> int:
+        """Take in what has changed."""
+        self._changes.settle()
+        self._changes.stamps.note(self._changes, self.now())
+        if self._changes.stamps.version != self._noted:
+            self._noted = self._changes.stamps.version
+            self._own.drop(None)
+        self._own.expire(self.now())
+        return 0
+
+    @property
+    def rows(self) -> View | None:
+        """The newest hot set, until `probed`; none while changes are not heard."""
+        generation = self._state.newest() if self._changes.trusted else None
+        if generation is None:
+            return None
+        mark = generation.number, self._changes.stamps.version
+        if self._view is None or self._mark != mark or self.now() >= self._until:
+            alive = self._alive(generation.batch)
+            self._view, self._mark = View(generation, alive), mark
+            self._until = self._next_end(generation, alive)
+        return self._view
+
+    def _alive(self, batch: pa.RecordBatch) -> Flags:
+        born = batch.column(batch.num_columns - 1).to_numpy()
+        asked = np.abs(born)
+        young = self.now() - asked < np.where(born < 0, self._lives[1], self._lives[0])
+        alive: Flags = young & (asked > self._changes.stamps.of(batch.column(0).to_numpy()))
+        return alive
+
+    def _next_end(self, generation: Generation, alive: Flags) -> int:
+        """Give when the next row stops to count."""
+        born = generation.batch.column(BORN).to_numpy()[alive]
+        ends = np.abs(born) + np.where(born < 0, self._lives[1], self._lives[0])
+        return int(ends.min(initial=_FOREVER))
+
+    def probed(self) -> None:
+        """Let others overwrite the hot set."""
+        self._state.rest()
+
+    @property
+    def absent(self) -> HostRows:
+        """The keys that are known to be absent."""
+        return self
+
+    def __len__(self) -> int:
+        return 1
+
+    def holds(self, codes: Codes, checks: Codes) -> Flags:
+        """Tell which keys are known to be absent."""
+        if not self._exact:
+            return self._own.holds(codes, checks)
+        view = self.rows
+        return np.zeros(len(codes), dtype=np.bool_) if view is None else view.lacks(codes)
+
+    def missed(self, codes: Codes) -> None:
+        """Count keys that were not held."""
+        self._state.sketch.add(codes)
+
+    def keep(self, rows: pa.RecordBatch, fetched: int, position: int) -> None:  # noqa: ARG002
+        """Stage those of the rows, whole join values in order, that are worth it.
+
+        ``fetched`` is when the database was asked. What was said to have changed since then is not
+        looked at afterwards.
+        """
+        codes = rows.column(0).to_numpy()
+        if not len(codes) or not self._changes.trusted:
+            return
+        firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+        counts = np.diff(firsts, append=len(codes))
+        hits = self._state.sketch.estimate(codes[firsts])
+        chosen = self._hottest(hits, counts, np.add.reduceat(row_bytes(rows), firsts))
+        mask = np.repeat(chosen, counts)
+        if mask.any():
+            some = take_rows(rows.select(self._schema.names[:-1]), np.flatnonzero(mask))
+            born = pa.array(np.full(some.num_rows, fetched))
+            staged = pa.RecordBatch.from_arrays([*some.columns, born], schema=self._schema)
+            self._state.stage(staged, np.repeat(hits, counts)[mask])
+
+    def lack(self, codes: Codes, checks: Codes, fetched: int, position: int) -> None:  # noqa: ARG002
+        """Note keys that the database does not have."""
+        if not len(codes) or not self._changes.trusted:
+            return
+        if not self._exact:
+            self._own.add(codes, checks, fetched)
+            return
+        hits = self._state.sketch.estimate(codes)
+        ones = np.ones(len(codes), dtype=np.int64)
+        chosen = self._hottest(hits, ones, ones * int(self._row))
+        count = int(np.count_nonzero(chosen))
+        if count:
+            nulls = [pa.nulls(count, kind) for kind in self._schema.types[1:-1]]
+            born = pa.array(np.full(count, -fetched))
+            columns = [pa.array(codes[chosen]), *nulls, born]
+            staged = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            self._state.stage(staged, hits[chosen])
+
+    def _hottest(self, hits: Codes, counts: Codes, sizes: Codes) -> Flags:
+        """Choose values asked for often enough, as many as may be staged."""
+        chosen: Flags = hits > self._state.threshold * counts
+        order = np.flatnonzero(chosen)
+        order = order[np.argsort(-hits[order] / counts[order], kind="stable")]
+        # A message has a head, and paddings.
+        room = self._state.staging - 1024 - 128 * len(self._schema)
+        chosen[order[np.cumsum(sizes[order] + 16) > room]] = False
+        return chosen
+
+    def publish(self, rows: int) -> None:
+        """Count stream rows; make the next hot set, if there is enough for it."""
+        self._state.count(rows)
+        self._state.publish()
+
+    def close(self) -> None:
+        """Leave to the others what was learnt."""
+        self._view = None
+        self._state.close()

@@ -1,0 +1,153 @@
+"""From a pipeline to what writes its batches, where more is written than the sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from semistream.errors import SemistreamError
+from semistream.pipeline.problems import PipelineError, Problem
+from semistream.spark.batches import write_batch, write_delta
+from semistream.spark.clock import batch_millis
+from semistream.spark.members import Dimension, Members
+from semistream.spark.pinned import may_pin, pinned
+from semistream.spark.settle import marks_of
+from semistream.spark.split import SplitWriter, arranged, parted, quarantined, timed
+from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
+from semistream.spark.waiting_table import WaitingTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from semistream.pipeline import Pipeline
+    from semistream.pipeline.check import Flow, Step
+    from semistream.pipeline.sections import Enrichment
+    from semistream.spark.delta import Once
+    from semistream.spark.waiting import Snapshots
+
+__all__ = ["Batchwise", "check_dimensions", "status_column"]
+
+
+def status_column(step: Enrichment, number: int) -> str | None:
+    """Name the status column of a pipeline's enrichment; None if it has no need of one."""
+    parts = f"__status_{number}" if step.splits or step.surrogate else None
+    return step.status or parts
+
+
+def check_dimensions(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> None:
+    """Refuse dimensions that can't take new members; nothing is changed."""
+    problems = []
+    for i, step in enumerate(flow.steps):
+        if step.enrichment.surrogate:
+            try:
+                _dimension(step).check(spark)
+            except SemistreamError as error:
+                where = f"enrich[{i}].dimension"
+                problems.append(Problem(pipeline.mark(where), f"{where}: {error}"))
+    if problems:
+        raise PipelineError(str(pipeline.path), problems)
+
+
+def _dimension(step: Step) -> Dimension:
+    told = step.enrichment
+    return Dimension(told.dimension, step.spec.master.key, told.surrogate)
+
+
+@dataclass(frozen=True)
+class Batchwise:
+    """Writes the batches of a pipeline."""
+
+    pipeline: Pipeline
+    flow: Flow
+    enriched: Callable[[DataFrame], DataFrame]
+    """Joins rows that come as a batch with the pipeline's masters."""
+    query: str
+    """What the sink knows the query by."""
+
+    def writer(self, frame: DataFrame) -> Callable[[DataFrame, int], None]:
+        """Give what writes a batch of this stream, for ``foreachBatch``; it makes what it needs."""
+        told, spark = self.pipeline, frame.sparkSession
+        if not told.waits and not told.infers:
+            return self._parting.write
+        ways = Ways(
+            partial(self._out, self._members(spark)),
+            partial(self._quarantine, frame.schema),
+            f"{told.waiting.path}.batch",
+        )
+        clock = partial(_millis, told.checkpoint)
+        table = self._table(frame) if told.waits else None
+        return WaitingWriter(self._chain, ways, clock, table, told.waiting.delay).write
+
+    @property
+    def _parting(self) -> SplitWriter:
+        told, stream = self.pipeline, tuple(self.flow.stream.names)
+        agree = all(may_pin(step.master) for step in told.enrich)
+        held = "" if agree else f"{told.checkpoint.rstrip('/')}/semistream-held"
+        return SplitWriter(told.sink, told.quarantine, self.query, stream, self.flow.columns, held)
+
+    @property
+    def _is_live(self) -> bool:
+        """Whether a master has no snapshots: a database."""
+        return any(step.live for step in self.pipeline.enrich)
+
+    @property
+    def _chain(self) -> Chain:
+        waiting, steps = self.pipeline.waiting, enumerate(self.pipeline.enrich)
+        rules = [
+            Rule(f"__status_{i}", waiting.then, waiting.grace)
+            if step.on_missing == "wait"
+            else Rule(f"__status_{i}")
+            for i, step in steps
+            if step.splits
+        ]
+        return Chain(self._again, rules, self._snapshots)
+
+    def _again(self, rows: DataFrame, once: Once) -> DataFrame:
+        return self.enriched(timed(rows, once.millis))
+
+    def _snapshots(self, once: Once) -> Snapshots:
+        if self._is_live:
+            return None
+        of = once.query, str(once.number)
+        found = [pinned(step.master, of) for step in self.pipeline.enrich]
+        pins = [pin.files for pin in found if pin is not None]
+        return tuple(pins) if len(pins) == len(found) else None
+
+    def _table(self, frame: DataFrame) -> WaitingTable:
+        names = {*self.flow.stream.names}
+        fields = [field for field in frame.schema if field.name in names]
+        table = WaitingTable(self.pipeline.waiting.path, fields, self.query)
+        table.open(frame.sparkSession)
+        return table
+
+    def _members(self, spark: SparkSession) -> list[Members]:
+        made = []
+        for i, step in enumerate(self.flow.steps):
+            if step.enrichment.surrogate:
+                dimension, spec = _dimension(step), step.spec
+                dimension.open(spark)
+                on = dict(zip(spec.stream_keys, spec.master.key, strict=True))
+                column = f"{spec.prefix}{step.enrichment.surrogate}"
+                made.append(Members(dimension, on, column, str(status_column(step.enrichment, i))))
+        return made
+
+    def _out(self, members: list[Members], rows: DataFrame, once: Once) -> None:
+        for each in members:
+            rows = each.filled(rows, once.millis)
+        rows = arranged(rows, self.flow.columns)
+        write_batch(self.pipeline.sink, rows, self.query, once.number)
+
+    def _quarantine(self, schema: StructType, rows: DataFrame, once: Once) -> None:
+        marks = [mark for mark in marks_of(schema) if mark.splits]
+        _, missing = parted(rows, marks)
+        rows = quarantined(missing, self.flow.stream.names, self.query, once.number)
+        path = self.pipeline.quarantine
+        write_delta(rows, path, self.query, once.number, mergeSchema="true")
+
+
+def _millis(checkpoint: str, spark: SparkSession, number: int) -> int:
+    return batch_millis(spark, checkpoint, number)

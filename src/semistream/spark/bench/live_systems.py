@@ -1,0 +1,121 @@
+"""Three ways to enrich a stream from a database: ours, a JDBC key list, and row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
+from pyspark.sql.types import StructType
+
+from semistream.enrich import enrich
+from semistream.master import open_master
+from semistream.spark.bench.data import KEY
+from semistream.spark.types import spark_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from semistream.spark.bench.live_store import Store
+
+__all__ = ["ENRICH", "JDBC", "LIVE", "ROWS", "LiveSetting"]
+
+ENRICH, JDBC, ROWS = "enrich", "jdbc", "rows"
+
+
+@dataclass(frozen=True)
+class LiveSetting:
+    """What a system joins with, and how."""
+
+    store: Store
+    columns: pa.Schema
+    """Of the table without its key."""
+    memory: int
+    chunk: int
+    """Keys in one list of the JDBC way."""
+
+
+def enriched(df: DataFrame, at: LiveSetting) -> DataFrame:
+    """Join by `semistream.enrich`."""
+    master = open_master(at.store.url, table=at.store.table, key=KEY, ttl=3600)
+    return enrich(df, master, on=KEY, how="left", memory=at.memory, name="live")
+
+
+def by_key_lists(batch: DataFrame, at: LiveSetting) -> DataFrame:
+    """Join a batch as many do in foreachBatch: collect its keys, read their rows, broadcast them.
+
+    Keys are given in lists of ``chunk``, each read by a task of its own; what comes back is marked
+    to be broadcast, for else Spark would sort both sides.
+    """
+    keys = [row[0] for row in batch.select(KEY).distinct().collect() if row[0] is not None]
+    lists = [keys[i : i + at.chunk] for i in range(0, len(keys), at.chunk)] or [[-1]]
+    predicates = [f"{KEY} IN ({','.join(map(str, each))})" for each in lists]
+    address, properties = at.store.jdbc
+    found = batch.sparkSession.read.jdbc(
+        address, at.store.table, predicates=predicates, properties=properties
+    )
+    joined = batch.join(F.broadcast(found), KEY, "left")
+    return joined.select(*batch.columns, *at.columns.names)
+
+
+def row_by_row(df: DataFrame, at: LiveSetting) -> DataFrame:
+    """Ask for every row by itself, over a connection that stays open in the worker."""
+
+    def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        cursor, query = _cursor(at.store), at.store.lookup(at.columns.names)
+        nothing = (None,) * len(at.columns)
+        for batch in batches:
+            found = []
+            for key in batch.column(KEY).to_pylist():
+                cursor.execute(query, (key,))
+                found.append(cursor.fetchone() or nothing)
+            columns = zip(*found, strict=True) if found else [()] * len(at.columns)
+            more = [pa.array(c, f.type) for c, f in zip(columns, at.columns, strict=True)]
+            names = [*batch.schema.names, *at.columns.names]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *more], names=names)
+
+    added = [spark_field(f, f.name, nullable=True) for f in at.columns]
+    return df.mapInArrow(joined, StructType([*df.schema, *added]))
+
+
+_open: dict[Store, Any] = {}
+
+
+def _cursor(store: Store) -> Any:  # noqa: ANN401 - the driver's own type
+    if store not in _open:
+        _open[store] = store.connect().cursor()
+    return _open[store]
+
+
+def _in_batches(df: DataFrame, at: LiveSetting) -> DataStreamWriter:
+    def write(batch: DataFrame, number: int) -> None:  # noqa: ARG001 - as Spark calls it
+        batch.persist()  # it is read twice
+        by_key_lists(batch, at).write.format("noop").mode("overwrite").save()
+        batch.unpersist()
+
+    return df.writeStream.foreachBatch(write)
+
+
+def _as_stream(
+    join: Callable[[DataFrame, LiveSetting], DataFrame],
+) -> Callable[[DataFrame, LiveSetting], DataStreamWriter]:
+    return lambda df, at: join(df, at).writeStream.format("noop")
+
+
+@dataclass(frozen=True)
+class LiveSystem:
+    """How a system joins rows at hand, and how it joins a stream into no sink."""
+
+    rows: Callable[[DataFrame, LiveSetting], DataFrame]
+    stream: Callable[[DataFrame, LiveSetting], DataStreamWriter]
+
+
+LIVE = {
+    ENRICH: LiveSystem(enriched, _as_stream(enriched)),
+    JDBC: LiveSystem(by_key_lists, _in_batches),
+    ROWS: LiveSystem(row_by_row, _as_stream(row_by_row)),
+}

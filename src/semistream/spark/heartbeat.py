@@ -1,0 +1,60 @@
+"""A source that gives no rows, but has a micro-batch made from time to time.
+
+Spark makes a micro-batch when a source has something new. Rows that wait must come out although
+nothing else does, and in the order of batches, in which alone they can be written exactly once. So
+the stream has a second source beside it, whose offset is the time. A run that ends when all is done
+meets one beat, its own.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = ["Heartbeat", "beating"]
+
+
+def beating(stream: DataFrame, seconds: float) -> DataFrame:
+    """Give a stream that has a micro-batch at least so often, be it without rows."""
+    spark = stream.sparkSession
+    spark.dataSource.register(Heartbeat)
+    reader = spark.readStream.format(Heartbeat.name()).schema(stream.schema)
+    return stream.unionByName(reader.option("seconds", str(seconds)).load())
+
+
+class Heartbeat(DataSource):
+    """A source without rows whose offset grows with time."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name of the format."""
+        return "semistream-heartbeat"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """Make a reader."""
+        return _Reader(float(self.options["seconds"]))
+
+
+class _Reader(DataSourceStreamReader):
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return {"beat": 0}
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return {"beat": int(time.time() / self._seconds)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
+        return iter(())

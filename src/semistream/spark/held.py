@@ -1,0 +1,45 @@
+"""A batch that is written down before it is parted.
+
+Where a master has no snapshots, as a database, a replayed batch may find rows that it lacked at
+first: what was written to one table would not fit what is written to the other. So what was found
+is kept until both have it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["held"]
+
+_WHOLE = "_SUCCESS"  # Spark's own sign that all tasks of a job have written
+
+
+def held(batch: DataFrame, folder: str, number: int) -> DataFrame:
+    """Give a batch as it was when it was first computed; those before it are forgotten.
+
+    Parameters
+    ----------
+    batch
+        What is computed now, if it is not there yet.
+    folder
+        Where batches are kept, as Parquet.
+    number
+        The batch's; a replay has the same.
+    """
+    spark, path = batch.sparkSession, f"{folder}/{number}"
+    if not _files(spark, path, lambda files, at: files.exists(at(path, _WHOLE))):
+        batch.write.mode("overwrite").parquet(path)
+    before = f"{folder}/{number - 1}"
+    _files(spark, before, lambda files, at: files.delete(at(before), True))
+    return spark.read.schema(batch.schema).parquet(path)
+
+
+def _files(spark: SparkSession, path: str, do: Any) -> Any:  # noqa: ANN401 - Hadoop's
+    """Do something with the file system of a path, which may be any that Spark knows."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
+    at = jvm.org.apache.hadoop.fs.Path
+    settings = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+    return do(at(path).getFileSystem(settings), at)

@@ -1,0 +1,55 @@
+"""Masters in databases, as Spark's driver and workers see them."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from semistream.errors import OptionError, StoreError
+from semistream.master.database import DatabaseMaster, is_url
+
+if TYPE_CHECKING:
+    import os
+
+    from semistream.master import Master
+
+__all__ = ["for_workers", "in_database", "reach"]
+
+_known: dict[str, DatabaseMaster] = {}
+
+
+def for_workers(master: Master | str | os.PathLike[str]) -> DatabaseMaster | None:
+    """Give a master in a database as it travels to the workers; None for one of files.
+
+    What a host holds counts for ``ttl``; without one, for this query as long as it runs. A password
+    in the driver's environment goes along, for executors need not have it in theirs.
+    """
+    if is_url(master):
+        msg = (
+            "a URL alone does not say which table; give enrich(df, ss.open_master(url, table=…, "
+            "key=…), on=…)"
+        )
+        raise OptionError(msg)
+    if not isinstance(master, DatabaseMaster):
+        return None
+    address = master.store.address
+    store = replace(master.store, address=replace(address, password=address.secret()))
+    run = uuid.uuid4().hex if master.ttl is None else ""
+    return replace(master, store=store, run=run)
+
+
+def in_database(master: DatabaseMaster) -> DatabaseMaster:
+    """Give the same master at each task of a process: what changes is told to that one."""
+    return _known.setdefault(f"{master.identity}{master.schema}", master)
+
+
+def reach(master: DatabaseMaster) -> None:
+    """Ask the database for the table; that it is not as it was is an error."""
+    store, parts = master.store, master.table.parts
+    found = store.ask(lambda connection: store.dialect.describe(connection, parts))
+    now = {} if found is None else {column.name: column.declared for column in found.columns}
+    for column in master.table.columns:
+        if now.get(column.name) != column.declared:
+            msg = f"{store}: column {column.name!r} is not there as {column.declared} any more"
+            raise StoreError(msg)

@@ -1,0 +1,227 @@
+"""Rows whose master row has not come: kept in a Delta table, and tried again.
+
+A micro-batch takes its own rows and those that wait and are due, and joins all on its snapshot of
+the master. Then it writes, each under its own number, and in this order:
+
+1. rows that are complete, to the sink;
+2. rows that are given up, to the quarantine;
+3. what waits from now on, to the waiting table, in one transaction.
+
+A batch that is replayed after a crash finds the waiting table as the batch before it has left it,
+unless everything was written. It comes to the same rows, for its offsets, its snapshots and its
+clock are the same, and what was written already is not written again. Only what holds for every
+attempt decides where a row goes; what the driver remembers saves work and nothing else.
+
+A master without snapshots, such as a live database, may answer otherwise when it is asked again:
+there a batch's answers are put into a table of their own first, and all else follows from that.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sf
+
+from semistream.missing import ABSENT, MATCHED, SINCE
+from semistream.spark.batches import write_delta
+from semistream.spark.delta import Once
+from semistream.spark.types import quoted
+from semistream.spark.waiting_table import AGAIN, EVERY, Found
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from semistream.spark.waiting_table import WaitingTable
+
+    Write = Callable[[DataFrame, Once], None]
+    Snapshots = tuple[str, ...] | None
+
+__all__ = ["OUT", "OUTCOME", "QUARANTINE", "WAIT", "Chain", "Rule", "WaitingWriter", "Ways"]
+
+log = logging.getLogger(__name__)
+
+OUTCOME = "__semistream_outcome"
+OUT, QUARANTINE, WAIT = "out", "quarantine", "wait"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What becomes of the rows that one enrichment finds missing."""
+
+    status: str
+    """Its status column."""
+    then: str = QUARANTINE
+    """Where a row goes that does not wait, or no longer: to the quarantine, or out with nulls."""
+    grace: int = 0
+    """Milliseconds for which a row waits, 0 where none does; nor does one with a null key."""
+
+    def outcome(self, beat: int, otherwise: Column) -> Column:
+        """Give where rows go; those that are not missing here, or go on with nulls, otherwise."""
+        status = sf.col(quoted(self.status))
+        told = sf.when(status == MATCHED, otherwise)
+        if self.grace:
+            patient = sf.unix_millis(SINCE) > beat - self.grace
+            told = told.when((status == ABSENT) & patient, WAIT)
+        return told.otherwise(sf.lit(QUARANTINE) if self.then == QUARANTINE else otherwise)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The enrichments of a stream, as rows go through them again."""
+
+    again: Callable[[DataFrame, Once], DataFrame]
+    """Enriches rows of the stream that come as a batch; their other columns stay."""
+    rules: Sequence[Rule]
+    """In the order of the enrichments: the first that misses a row has it."""
+    snapshots: Callable[[Once], Snapshots]
+    """Gives the snapshots that a micro-batch reads; None where a master has no such."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Where the rows of a batch go; each way writes a batch once, however often it is told."""
+
+    out: Write
+    quarantine: Write
+    staging: str
+    """A folder for a table with the answers of a master without snapshots."""
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """What the driver knows of the waiting table, so that it need not look in every batch."""
+
+    rows: int
+    oldest: int = 0
+    """No row waits longer than since then."""
+    tried: Snapshots = None
+    """The snapshots on which all rows were tried."""
+
+
+class WaitingWriter:
+    """Writes micro-batches; rows whose master row has not come wait for it.
+
+    Parameters
+    ----------
+    chain
+        The enrichments.
+    ways
+        Where rows go that do not wait.
+    clock
+        Gives the time of a batch in milliseconds since 1970: the same in every attempt.
+    table
+        The rows that wait; None if there is no rule by which any do.
+    delay
+        Milliseconds: how often rows are tried again on a master that has no snapshots, and how
+        often those that have waited long enough are given up.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        ways: Ways,
+        clock: Callable[[SparkSession, int], int],
+        table: WaitingTable | None = None,
+        delay: int = 30_000,
+    ) -> None:
+        self._chain, self._ways, self._clock = chain, ways, clock
+        self._table, self._delay = table, delay
+        self._memory: _Memory | None = None
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        """Write a batch, and the rows that have waited for it; for ``foreachBatch``."""
+        # An attempt that fails leaves nothing to rely on.
+        memory, self._memory = self._memory, None
+        spark = batch.sparkSession
+        once = Once.of(batch, number, self._clock(spark, number))
+        memory = memory or _Memory(self._held(spark, EVERY))
+        snapshots = self._chain.snapshots(once)
+        bound = self._due(memory, snapshots, (self._before(spark, number), once.millis))
+        held = self._held(spark, bound)
+        with self._fixed(self._judged(batch, bound, once), once, snapshots) as rows:
+            found = Found.of(rows, OUTCOME)
+            left = held - found.count(WAIT, again=True)
+            self._write(rows, found, bound if left else 0, once)
+        self._memory = _after(memory, found, bound, left, snapshots)
+        if found.total:
+            log.info("batch %d: %s; %d rows wait", number, found, self._memory.rows)
+
+    def _held(self, spark: SparkSession, bound: int) -> int:
+        return self._table.count(spark, bound) if self._table and bound else 0
+
+    def _before(self, spark: SparkSession, number: int) -> int:
+        return self._clock(spark, number - 1) if number else 0
+
+    def _due(self, memory: _Memory, snapshots: Snapshots, times: tuple[int, int]) -> int:
+        """Give since when rows may wait and are tried again; 0 if none are.
+
+        Where there are no snapshots, no attempt may try rows that another has not tried: the times
+        of this batch and of the one before decide.
+        """
+        before, beat = map(self._beat, times)
+        if not memory.rows:
+            return 0
+        if memory.tried != snapshots or (snapshots is None and before != beat):
+            return EVERY
+        bound = beat - min(rule.grace for rule in self._chain.rules if rule.grace)
+        return bound if memory.oldest <= bound else 0
+
+    def _beat(self, now: int) -> int:
+        """Give the time as of which rows are given up: many at once are rewritten once."""
+        return now // self._delay * self._delay
+
+    def _judged(self, batch: DataFrame, bound: int, once: Once) -> DataFrame:
+        """Give the batch's rows and those that are due, and where each goes."""
+        rows = batch.withColumn(SINCE, sf.timestamp_millis(sf.lit(once.millis)))
+        rows = rows.withColumn(AGAIN, sf.lit(False))
+        if self._table and bound:
+            held = self._chain.again(self._table.read(batch.sparkSession, bound), once)
+            rows = rows.unionByName(held.withColumn(AGAIN, sf.lit(True)))
+        outcome, beat = sf.lit(OUT), self._beat(once.millis)
+        for rule in reversed(self._chain.rules):
+            outcome = rule.outcome(beat, outcome)
+        return rows.withColumn(OUTCOME, outcome)
+
+    @contextmanager
+    def _fixed(self, rows: DataFrame, once: Once, snapshots: Snapshots) -> Iterator[DataFrame]:
+        """Keep answers: computed once, and where they might differ, the same in every attempt."""
+        if snapshots is None:
+            path = self._ways.staging
+            how = {"mode": "overwrite", "overwriteSchema": "true"}
+            write_delta(rows, path, once.query, once.number, partition_by=(), **how)
+            yield rows.sparkSession.read.format("delta").load(path)
+            return
+        rows = rows.persist()
+        try:
+            yield rows
+        finally:
+            rows.unpersist()
+
+    def _write(self, rows: DataFrame, found: Found, bound: int, once: Once) -> None:
+        """Write what goes, and then what waits: in the place of what has waited, or beside it."""
+
+        def going(where: str) -> DataFrame:
+            return rows.where(sf.col(OUTCOME) == where)
+
+        if found.count(OUT):
+            self._ways.out(going(OUT), once)
+        if found.count(QUARANTINE):
+            self._ways.quarantine(going(QUARANTINE), once)
+        if self._table and bound:
+            self._table.replace(going(WAIT), bound, once)
+        elif self._table and found.count(WAIT, again=False):
+            self._table.add(going(WAIT).where(~sf.col(AGAIN)), once)
+
+
+def _after(memory: _Memory, found: Found, bound: int, left: int, snapshots: Snapshots) -> _Memory:
+    """Give what is known when a batch is written."""
+    rows = memory.rows - left + found.count(WAIT, again=False)
+    untried = EVERY if bound == EVERY or not memory.rows else bound + 1 if bound else memory.oldest
+    oldest = min(found.oldest(WAIT), untried)
+    # Rows that came now were tried now; where the others were not, the snapshots are the same.
+    return _Memory(rows, oldest, snapshots)

@@ -1,0 +1,155 @@
+"""The table of rows that wait, and what a batch has found of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType, TimestampType
+
+from semistream.errors import OptionError
+from semistream.missing import SINCE
+from semistream.spark.batches import write_delta
+from semistream.spark.delta import properties_of, sql_name
+from semistream.spark.types import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from semistream.spark.delta import Once
+
+__all__ = ["AGAIN", "EVERY", "Found", "WaitingTable"]
+
+AGAIN = "__semistream_again"
+EVERY = 1 << 62
+"""As a bound in milliseconds: all rows."""
+
+_OWNER = "semistream.owner"
+_CLEAN = 100  # batches in which files that are no longer used are removed once
+_CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_PROPERTIES = {
+    "delta.deletedFileRetentionDuration": "interval 1 hour",
+    "delta.logRetentionDuration": "interval 1 day",
+}
+
+
+class WaitingTable:
+    """A Delta table of a stream's rows; a micro-batch changes it in one transaction, or not at all.
+
+    Parameters
+    ----------
+    path
+        Where it is.
+    stream
+        The columns of the stream, before any enrichment.
+    owner
+        Whose rows they are: the same over restarts, another for another checkpoint.
+    """
+
+    def __init__(self, path: str, stream: Iterable[StructField], owner: str) -> None:
+        self.path, self._owner, self._cleaned = path, owner, -1
+        fields = [StructField(f.name, f.dataType) for f in stream]
+        self._schema = StructType([*fields, StructField(SINCE, TimestampType())])
+
+    def open(self, spark: SparkSession) -> None:
+        """Make the table if it is not there; refuse one with rows of someone else."""
+        properties = properties_of(spark, self.path)
+        if properties is None:
+            self._make(spark)
+        elif properties.get(_OWNER) != self._owner:
+            msg = (
+                f"the waiting table {self.path} belongs to another checkpoint, or is none, and has "
+                f"{self.count(spark):,} rows; give this pipeline one of its own, as waiting: "
+                "{path: …}, or remove it if its rows are not needed any more"
+            )
+            raise OptionError(msg)
+
+    def _make(self, spark: SparkSession) -> None:
+        writer = spark.createDataFrame([], self._schema).writeTo(sql_name(self.path))
+        writer = writer.using("delta").tableProperty(_OWNER, self._owner)
+        for name, value in _PROPERTIES.items():
+            writer = writer.tableProperty(name, value)
+        writer.create()
+
+    def count(self, spark: SparkSession, bound: int = EVERY) -> int:
+        """Give how many rows have waited since then or longer."""
+        return self.read(spark, bound).count()
+
+    def read(self, spark: SparkSession, bound: int = EVERY) -> DataFrame:
+        """Give the rows that have waited since then or longer."""
+        rows = spark.read.format("delta").load(self.path)
+        return rows if bound == EVERY else rows.where(_until(bound))
+
+    def add(self, rows: DataFrame, once: Once) -> None:
+        """Let more rows wait."""
+        self._write(rows, once)
+
+    def replace(self, rows: DataFrame, bound: int, once: Once) -> None:
+        """Put rows into the place of those that have waited since ``bound`` or longer."""
+        region = {} if bound == EVERY else {"replaceWhere": _until(bound)}
+        # The session is the query's own. Rows that came just now lie outside of what they replace.
+        rows.sparkSession.conf.set(_CHECKED, "false")
+        self._write(rows, once, mode="overwrite", **region)
+        if once.number // _CLEAN != self._cleaned:
+            self._cleaned = once.number // _CLEAN
+            self._clean(rows.sparkSession)
+
+    def _write(self, rows: DataFrame, once: Once, **how: str) -> None:
+        rows = rows.select(*map(quoted, self._schema.names))
+        write_delta(rows, self.path, once.query, once.number, partition_by=(), **how)
+
+    def _clean(self, spark: SparkSession) -> None:
+        before = spark.conf.get(_LISTING)
+        spark.conf.set(_LISTING, "2")  # else Delta lists the folder in ten thousand tasks
+        try:
+            spark.sql(f"VACUUM {sql_name(self.path)}")
+        finally:
+            spark.conf.set(_LISTING, str(before))
+
+
+def _until(bound: int) -> str:
+    return f"{SINCE} <= timestamp_millis({bound})"
+
+
+@dataclass(frozen=True)
+class Found:
+    """How many rows of a batch go where, and since when the oldest of them wait."""
+
+    groups: Mapping[tuple[bool, str], tuple[int, int]]
+    """Whether they have waited before, and where they go: how many, and since when."""
+
+    @classmethod
+    def of(cls, rows: DataFrame, outcome: str) -> Found:
+        """Count rows by where they go."""
+        since = sf.min(sf.unix_millis(SINCE))
+        groups = rows.groupBy(AGAIN, outcome).agg(sf.count(sf.lit(1)), since).collect()
+        return cls({(again, where): (count, oldest) for again, where, count, oldest in groups})
+
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return sum(count for count, _ in self.groups.values())
+
+    def count(self, where: str, again: bool | None = None) -> int:
+        """Count the rows that go somewhere; of them those that have waited before, or have not."""
+        return sum(
+            count
+            for (waited, to), (count, _) in self.groups.items()
+            if to == where and again in {None, waited}
+        )
+
+    def oldest(self, where: str) -> int:
+        """Give since when the oldest row waits that goes somewhere."""
+        times = [since for (_, to), (_, since) in self.groups.items() if to == where]
+        return min(times, default=EVERY)
+
+    def __str__(self) -> str:
+        groups = sorted(self.groups.items())
+        return ", ".join(
+            f"{count:,} {where}{' after waiting' if again else ''}"
+            for (again, where), (count, _) in groups
+        )

@@ -1,0 +1,31 @@
+"""Starts a PostgreSQL and a MariaDB server, and measures enrichment from them.
+
+``make bench-live`` does; arguments go to ``semistream bench-live``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from parts.databases import MariaDB, PostgreSQL
+
+
+def main(arguments: list[str]) -> None:
+    from semistream.cli import main as command  # noqa: PLC0415 - after the servers
+
+    servers = [PostgreSQL(), MariaDB()]
+    try:
+        for server in servers:
+            server.start()
+        # In the environment, not among the arguments, which others may list.
+        os.environ["SEMISTREAM_BENCH_URLS"] = " ".join(server.url() for server in servers)
+        sys.argv = ["semistream", "bench-live", *arguments]
+        command()
+    finally:
+        for server in servers:
+            server.remove()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,293 @@
+"""Rows that wait for their master row: all come out, once, whatever fails in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as sf
+
+from parts import wait_for
+from parts.connectors import require
+from semistream.enrich import enrich
+from semistream.master import build_master
+from semistream.master.pins import pin
+from semistream.pipeline import PipelineError, read_pipeline
+from semistream.spark import running
+from semistream.spark.batches import write_delta
+from semistream.spark.clock import batch_millis
+from semistream.spark.heartbeat import beating
+from semistream.spark.pipeline import start
+from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
+from semistream.spark.waiting_table import WaitingTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+
+KEYS, ROWS = 1_000, 2_000
+STATUS = "__status_0"
+HOUR = 3_600_000
+
+
+def products(late: int) -> pa.Table:
+    """Every hundredth product comes late; of these the first ones have come."""
+    come = [key for key in range(KEYS) if key % 100 or key // 100 < late]
+    return pa.table({"key": come, "name": [f"product {key}" for key in come]})
+
+
+@dataclass
+class Case:
+    """A stream of files into a fact table, started again and again, and failing when told."""
+
+    spark: SparkSession
+    folder: Path
+    rule: Rule = Rule(STATUS, "quarantine", HOUR)  # noqa: RUF009 - frozen
+    fails: bool = False
+    live: bool = False
+    """Whether the master has no snapshots, and answers otherwise in every attempt."""
+    late: int = 0
+    times: dict[int, int] = field(default_factory=dict)
+    failed: set[tuple[int, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        (self.folder / "sales").mkdir()
+
+    def put(self, number: int) -> None:
+        rng = np.random.default_rng(number)
+        first = number * ROWS
+        rows = {"sale": np.arange(first, first + ROWS), "key": rng.integers(0, KEYS, ROWS)}
+        pq.write_table(pa.table(rows), self.folder / "sales" / f"{number}.parquet")
+
+    def bring(self, late: int) -> None:
+        self.late = late
+        if self.live:
+            pq.write_table(products(late), self.folder / "products.parquet")
+        else:
+            build_master(products(late), self.folder / "products", key="key")
+
+    def run(self) -> None:
+        """Start the query until it has ended well."""
+        for _ in range(20):
+            try:
+                return self._attempt()
+            except StreamingQueryException:
+                if not self.fails:
+                    raise
+        raise AssertionError(self.failed)
+
+    def _attempt(self) -> None:
+        files = self.spark.readStream.schema("sale long, key long").option("maxFilesPerTrigger", 1)
+        stream = files.parquet(str(self.folder / "sales"))
+        table = Flaky(self, str(self.folder / "waiting"), stream.schema, "owner")
+        table.open(self.spark)
+        chain = Chain(lambda rows, _: self._enriched(rows, check=False), [self.rule], self._pins)
+        ways = Ways(self._way("facts"), self._way("quarantine"), str(self.folder / "staging"))
+        writer = WaitingWriter(chain, ways, self._clock, table, 1_000)
+        query = (
+            self._enriched(beating(stream, 1))
+            .writeStream.foreachBatch(writer.write)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def _enriched(self, rows: DataFrame, check: bool = True) -> DataFrame:
+        if self.live:
+            known = self.spark.read.parquet(str(self.folder / "products.parquet"))
+            joined = rows.join(known, "key", "left")
+            return joined.withColumn(STATUS, sf.expr("if(name IS NULL, 'absent', 'matched')"))
+        how = {"on": "key", "how": "left", "memory": "4MB", "status": STATUS, "check": check}
+        return enrich(rows, self.folder / "products", **how)
+
+    def _pins(self, once) -> tuple[str, ...] | None:
+        if self.live:
+            return None
+        return (pin(self.folder / "products", once.query, str(once.number)).files,)
+
+    def _clock(self, spark, number: int) -> int:
+        return self.times.get(number) or batch_millis(
+            spark, str(self.folder / "checkpoint"), number
+        )
+
+    def _way(self, name: str):
+        def way(rows, once) -> None:
+            columns = rows.select("sale", "key", "name")
+            write_delta(columns, str(self.folder / name), "test", once.number)
+            self.fail(once.number, name)
+
+        return way
+
+    def fail(self, number: int, place: str) -> None:
+        """Fail after a write, once."""
+        if self.fails and (number, place) not in self.failed:
+            self.failed.add((number, place))
+            if self.live:
+                self.bring(self.late + 1)
+            raise RuntimeError(f"after {place}")
+
+    def content(self, name: str) -> pa.Table:
+        path = self.folder / name
+        if not path.exists():
+            return pa.table({"sale": pa.array([], pa.int64())})
+        return self.spark.read.format("delta").load(str(path)).toArrow()
+
+    def expected(self, late: int) -> pa.Table:
+        """Every sale with its product as of the end."""
+        with duckdb.connect() as con:
+            con.register("stream", pq.read_table(self.folder / "sales"))
+            con.register("known", products(late))
+            joined = "SELECT sale, s.key, name FROM stream s LEFT JOIN known p ON s.key = p.key"
+            return con.sql(joined).to_arrow_table()
+
+
+class Flaky(WaitingTable):
+    """A waiting table that has its batch fail when it was written."""
+
+    def __init__(self, case: Case, *args: object) -> None:
+        super().__init__(*args)
+        self._case = case
+
+    def add(self, rows, once) -> None:
+        super().add(rows, once)
+        self._case.fail(once.number, "waiting")
+
+    def replace(self, rows, bound, once) -> None:
+        super().replace(rows, bound, once)
+        self._case.fail(once.number, "waiting")
+
+
+def same(one: pa.Table, other: pa.Table) -> bool:
+    less = duckdb.sql("FROM one EXCEPT ALL FROM other").fetchall()
+    more = duckdb.sql("FROM other EXCEPT ALL FROM one").fetchall()
+    return not less and not more
+
+
+@pytest.fixture
+def case(spark: SparkSession, tmp_path: Path) -> Case:
+    require("delta")
+    return Case(spark, tmp_path)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_rows_that_come_too_early_come_out_once_though_every_write_is_followed_by_a_crash(
+    case: Case, live: bool
+) -> None:
+    case.fails, case.live = True, live
+    case.bring(late=0)
+    case.put(0)
+    case.run()
+    early = len(case.content("waiting"))
+    assert 5 < early < 60
+    assert len(case.content("facts")) == ROWS - early
+    case.bring(late=5)
+    case.put(1)
+    case.run()
+    assert 0 < len(case.content("waiting")) < 2 * early
+    case.bring(late=10)  # and no row comes any more
+    case.run()
+    assert len(case.content("waiting")) == 0
+    assert same(case.content("facts"), case.expected(10))
+    assert {place for _, place in case.failed} == {"facts", "waiting"}
+    assert len(case.failed) == 6
+    assert len(case.content("quarantine")) == 0
+
+
+@pytest.mark.parametrize("then", ["quarantine", "null"])
+def test_grace_gives_rows_up_once_and_no_row_before(case: Case, then: str) -> None:
+    case.fails, case.rule = True, Rule(STATUS, then, 10_000)
+    case.times = {0: 1_000_000, 1: 1_005_000, 2: 1_010_000, 3: 1_030_000}
+    case.bring(late=0)
+    for number in range(3):
+        case.put(number)
+        case.run()
+    waiting = case.content("waiting")
+    given_up = case.content("facts" if then == "null" else "quarantine")
+    first = {row["sale"] for row in case.expected(0).to_pylist() if row["name"] is None}
+    assert {*waiting["sale"].to_pylist()} == {sale for sale in first if sale >= ROWS}
+    case.run()  # nothing comes but the time
+    assert len(case.content("waiting")) == 0
+    out, missing = case.content("facts"), case.content("quarantine")
+    assert same(pa.concat_tables([out, missing]) if then != "null" else out, case.expected(0))
+    assert len(missing) == (len(first) if then == "quarantine" else 0)
+    assert len(given_up) > 0
+
+
+PIPELINE = """\
+source: {kind: files, path: sales, files_per_batch: 1}
+enrich:
+  - {master: products, on: key, how: left, memory: 4MB, on_missing: wait}
+  - master: stores
+    on: {place: id}
+    how: left
+    memory: 4MB
+    prefix: store_
+    surrogate: sk
+    dimension: dimension
+waiting: {path: held, delay: 1s, grace: 1h}
+columns: {replace: {place: store_sk}}
+sink: {kind: delta, path: facts}
+"""
+
+
+def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
+    case: Case, spark: SparkSession, tmp_path: Path
+) -> None:
+    stores = pa.table({"id": [1, 2], "sk": [10, 20], "name": ["one", "two"]})
+    build_master(stores, tmp_path / "stores", key="id")
+    write_deltalake(tmp_path / "dimension", stores)
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    case.bring(late=0)
+    for number in range(2):
+        case.put(number)
+    sales = pq.read_table(tmp_path / "sales")
+    for number in range(2):  # places 0 to 4, of which the dimension has two
+        part = sales.slice(number * ROWS, ROWS)
+        place = pa.array(part["sale"].to_numpy() % 5)
+        pq.write_table(part.append_column("place", place), tmp_path / f"sales/{number}.parquet")
+    pipeline = read_pipeline(tmp_path / "pipeline.yaml")
+    assert running.run(pipeline, spark, once=True)
+    assert len(case.content("facts")) == 2 * ROWS - len(case.content("held"))
+    query = start(pipeline, spark)
+    try:
+        case.bring(late=10)
+        wait_for("the rows", lambda: len(case.content("facts")) == 2 * ROWS, 120)
+    finally:
+        query.stop()
+    assert len(case.content("held")) == 0
+    members = spark.read.format("delta").load(str(tmp_path / "dimension")).toArrow()
+    assert sorted(members["sk"].to_pylist()) == [10, 20, 21, 22, 23]
+    with duckdb.connect() as con:
+        con.register("members", members)
+        con.register("known", products(10))
+        expected = con.sql(
+            f"SELECT sale, s.key, sk AS store_sk, p.name FROM '{tmp_path}/sales/*.parquet' s"  # noqa: S608
+            " JOIN members m ON place = id JOIN known p ON s.key = p.key"
+        ).to_arrow_table()
+    facts = case.content("facts").select(expected.column_names)
+    assert same(facts, expected)
+
+
+def test_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        PIPELINE.replace("delay: 1s", "delay: 1").replace("dimension: dimension", "status: x")
+    )
+    with pytest.raises(PipelineError) as error:
+        read_pipeline(path)
+    assert f"{path}:9:16: enrich[1].surrogate needs the Delta table" in str(error.value)
+    assert f"{path}:11:30: waiting.delay must be a time with its unit" in str(error.value)
+    path.write_text(PIPELINE.replace("on_missing: wait", "on_missing: drop"))
+    with pytest.raises(PipelineError, match="waiting has no use"):
+        read_pipeline(path)
