@@ -8,10 +8,13 @@ import multiprocessing
 import pickle
 import threading
 import time
+from collections import Counter
 from urllib.parse import quote
 
 import numpy as np
+import psycopg
 import pyarrow as pa
+import pymysql
 import pytest
 
 import semistream as ss
@@ -302,6 +305,7 @@ def test_the_password_shows_nowhere(products, caplog, monkeypatch):
     assert PASSWORD.encode() not in pickle.dumps(named)
     assert joined(start(named), 4) == ["product 4"]
     monkeypatch.delenv("SHOP_PASSWORD")
+    POOL.close_idle(0)
     with pytest.raises(OptionError, match="every executor"):
         ss.open_master(url, table="products", key="id", password_env="SHOP_PASSWORD")
 
@@ -408,3 +412,31 @@ def test_no_row_waits_longer_than_max_wait(products):
     clock.now += 1
     assert sum(out.num_rows for out in join.tick()) == 2
     assert join.metrics.queries == 1
+
+
+def test_an_answer_that_is_cut_in_the_middle_goes_on_where_it_was(server, monkeypatch):
+    """Many pieces an answer, some cut after a few rows: none is lost, none doubled."""
+    ids = np.repeat(np.arange(0, 80, 2), 12)
+    names = [f"{i} {n}" for n, i in enumerate(ids)]
+    server.load("several", pa.table({"id": ids, "name": names}))
+    master = open_table(server, "several", "id", retry=Retry(sleep=lambda _: None))
+    dialect, lost, cuts = type(master.store.dialect), cut_off(server.scheme), []
+    messages = dialect.messages
+
+    def cut(self, connection, statement):
+        for number, message in enumerate(messages(self, connection, statement)):
+            if number == 37 and len(cuts) < 4:
+                cuts.append(number)
+                raise lost
+            yield message
+
+    monkeypatch.setattr(dialect, "messages", cut)
+    join = start(master, memory="40KB")
+    assert Counter(joined(join, *range(80))) == Counter([*names, *[None] * 40])
+    assert len(cuts) == 4
+
+
+def cut_off(scheme):
+    if scheme == "postgresql":
+        return psycopg.OperationalError("server closed the connection unexpectedly")
+    return pymysql.err.OperationalError(2013, "Lost connection to server during query")

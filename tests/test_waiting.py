@@ -92,7 +92,7 @@ class Case:
         table = Flaky(self, str(self.folder / "waiting"), stream.schema, "owner")
         table.open(self.spark)
         chain = Chain(lambda rows, _: self._enriched(rows, check=False), [self.rule], self._pins)
-        ways = Ways(self._way("facts"), self._way("quarantine"), str(self.folder / "staging"))
+        ways = Ways(self._way("facts"), self._way("quarantine"), str(self.folder / "batch"))
         writer = WaitingWriter(chain, ways, self._clock, table, 1_000)
         query = (
             self._enriched(beating(stream, 1))

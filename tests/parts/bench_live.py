@@ -14,7 +14,8 @@ from parts.databases import MariaDB, PostgreSQL
 def main(arguments: list[str]) -> None:
     from semistream.cli import main as command  # noqa: PLC0415 - after the servers
 
-    servers = [PostgreSQL(), MariaDB()]
+    # Room for the table and its index, as any database in use has it.
+    servers = [PostgreSQL(shared_buffers="512MB"), MariaDB(innodb_buffer_pool_size="512M")]
     try:
         for server in servers:
             server.start()

@@ -38,7 +38,8 @@ class Server:
     scheme: ClassVar[str]
     stops: ClassVar[signal.Signals] = signal.SIGTERM
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: object) -> None:
+        self._given = settings
         self._folder = Path(tempfile.mkdtemp(prefix=f"semistream-{self.scheme}-"))
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
@@ -162,8 +163,8 @@ class PostgreSQL(Server):
     scheme = "postgresql"
     stops = signal.SIGINT  # ends sessions; SIGTERM would wait for them
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)
         places = ["usr/lib/postgresql/*/bin", "usr/local/bin"]
         self._postgres = program("postgres", places, ["postgresql-15", "libpq5"]).resolve()
 
@@ -217,6 +218,7 @@ class PostgreSQL(Server):
             "fsync": "off",
             "max_connections": 60,
             "jit": "off",  # its library is in a package of its own
+            **self._given,
         }
         given = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return [str(self._postgres), "-D", str(self._data), *given]
@@ -236,8 +238,8 @@ class MariaDB(Server):
         "liburing2",
     )
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)
         self._mariadbd = program("mariadbd", ["usr/sbin"], self.packages)
         self._base = self._mariadbd.parents[1]
 
@@ -292,6 +294,7 @@ class MariaDB(Server):
             "character-set-server": "utf8mb4",
             "collation-server": "utf8mb4_bin",
             "local-infile": 1,
+            **self._given,
         }
         given = [f"--{name}={value}" for name, value in settings.items()]
         return [str(self._mariadbd), "--no-defaults", *given]

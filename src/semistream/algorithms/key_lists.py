@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+
 from semistream.algorithms.base import Algorithm, share
 from semistream.keyed import KeyedEngine
 
@@ -18,7 +20,7 @@ __all__ = ["KeyLists"]
 
 _MOST_KEYS = 1 << 16  # in one query
 _LARGEST_FETCH = 32 << 20
-_A_KEY = 160  # bytes of a key on its way: as an object, as text, in the query
+_A_KEY, _A_NUMBER = 160, 80  # bytes of a key on its way: as an object, as text, in the query
 _COPIES = 4  # of a piece of an answer: as it came, where its fields are, as columns, and its rest
 _EXACT, _HASHED = 24, 64  # bytes a row that it takes to find the keys that wait
 
@@ -56,9 +58,11 @@ class KeyLists(Algorithm):
         each = _EXACT if master.keys.exact else _HASHED
         left = max(0, task.memory - sum(parts.values()))
         parts["requests"] = int(left * each / (each + cost.fixed + cost.factor * cost.least))
+        numbers = master.keys.exact and pa.types.is_integer(master.keys.types[0])
+        each_key = _A_NUMBER if numbers else _A_KEY
         settings: dict[str, int | float | str | bool] = {
             "by": "key lists",
-            "request_keys": max(1, min(_MOST_KEYS, fetch // 4 // _A_KEY)),
+            "request_keys": max(1, min(_MOST_KEYS, fetch // 4 // each_key)),
             "piece_bytes": max(1, fetch * 3 // 4 // _COPIES),
         }
         return task.split(cls.name, parts, settings)

@@ -6,10 +6,9 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from semistream.errors import OptionError
-from semistream.master.database.opened import parse_seconds
 from semistream.missing import WORDS
 from semistream.pipeline.problems import Mistakes, Problem, collect, nearest, unknown
-from semistream.units import parse_bytes
+from semistream.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

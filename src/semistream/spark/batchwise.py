@@ -76,7 +76,7 @@ class Batchwise:
         ways = Ways(
             partial(self._out, self._members(spark)),
             partial(self._quarantine, frame.schema),
-            f"{told.waiting.path}.batch",
+            self._held,
         )
         clock = partial(_millis, told.checkpoint)
         table = self._table(frame) if told.waits else None
@@ -86,8 +86,13 @@ class Batchwise:
     def _parting(self) -> SplitWriter:
         told, stream = self.pipeline, tuple(self.flow.stream.names)
         agree = all(may_pin(step.master) for step in told.enrich)
-        held = "" if agree else f"{told.checkpoint.rstrip('/')}/semistream-held"
+        held = "" if agree else self._held
         return SplitWriter(told.sink, told.quarantine, self.query, stream, self.flow.columns, held)
+
+    @property
+    def _held(self) -> str:
+        """Where batches are written down before they are parted."""
+        return f"{self.pipeline.checkpoint.rstrip('/')}/semistream-held"
 
     @property
     def _is_live(self) -> bool:

@@ -13,21 +13,21 @@ clock are the same, and what was written already is not written again. Only what
 attempt decides where a row goes; what the driver remembers saves work and nothing else.
 
 A master without snapshots, such as a live database, may answer otherwise when it is asked again:
-there a batch's answers are put into a table of their own first, and all else follows from that.
+there a batch's answers are written down first, and all else follows from that.
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
 from semistream.missing import ABSENT, MATCHED, SINCE
-from semistream.spark.batches import write_delta
 from semistream.spark.delta import Once
+from semistream.spark.held import held
 from semistream.spark.types import quoted
 from semistream.spark.waiting_table import AGAIN, EVERY, Found
 
@@ -88,8 +88,8 @@ class Ways:
 
     out: Write
     quarantine: Write
-    staging: str
-    """A folder for a table with the answers of a master without snapshots."""
+    held: str
+    """A folder for the batch at hand and its answers, where masters have no snapshots."""
 
 
 @dataclass(frozen=True)
@@ -136,22 +136,25 @@ class WaitingWriter:
     def write(self, batch: DataFrame, number: int) -> None:
         """Write a batch, and the rows that have waited for it; for ``foreachBatch``."""
         # An attempt that fails leaves nothing to rely on.
-        memory, self._memory = self._memory, None
+        known, self._memory = self._memory, None
         spark = batch.sparkSession
         once = Once.of(batch, number, self._clock(spark, number))
-        memory = memory or _Memory(self._held(spark, EVERY))
+        memory = known or _Memory(self._count(spark, EVERY))
         snapshots = self._chain.snapshots(once)
         bound = self._due(memory, snapshots, (self._before(spark, number), once.millis))
-        held = self._held(spark, bound)
+        before = self._count(spark, bound)
         with self._fixed(self._judged(batch, bound, once), once, snapshots) as rows:
             found = Found.of(rows, OUTCOME)
-            left = held - found.count(WAIT, again=True)
+            left = before - found.count(WAIT, again=True)
             self._write(rows, found, bound if left else 0, once)
-        self._memory = _after(memory, found, bound, left, snapshots)
+        memory = _after(memory, found, bound, left, snapshots)
+        # The first batch may be one that was written already, and its rows wait already.
+        waiting = memory.rows if known else self._count(spark, EVERY)
+        self._memory = replace(memory, rows=waiting)
         if found.total:
-            log.info("batch %d: %s; %d rows wait", number, found, self._memory.rows)
+            log.info("batch %d: %s; %d rows wait", number, found, waiting)
 
-    def _held(self, spark: SparkSession, bound: int) -> int:
+    def _count(self, spark: SparkSession, bound: int) -> int:
         return self._table.count(spark, bound) if self._table and bound else 0
 
     def _before(self, spark: SparkSession, number: int) -> int:
@@ -180,8 +183,8 @@ class WaitingWriter:
         rows = batch.withColumn(SINCE, sf.timestamp_millis(sf.lit(once.millis)))
         rows = rows.withColumn(AGAIN, sf.lit(False))
         if self._table and bound:
-            held = self._chain.again(self._table.read(batch.sparkSession, bound), once)
-            rows = rows.unionByName(held.withColumn(AGAIN, sf.lit(True)))
+            tried = self._chain.again(self._table.read(batch.sparkSession, bound), once)
+            rows = rows.unionByName(tried.withColumn(AGAIN, sf.lit(True)))
         outcome, beat = sf.lit(OUT), self._beat(once.millis)
         for rule in reversed(self._chain.rules):
             outcome = rule.outcome(beat, outcome)
@@ -191,10 +194,7 @@ class WaitingWriter:
     def _fixed(self, rows: DataFrame, once: Once, snapshots: Snapshots) -> Iterator[DataFrame]:
         """Keep answers: computed once, and where they might differ, the same in every attempt."""
         if snapshots is None:
-            path = self._ways.staging
-            how = {"mode": "overwrite", "overwriteSchema": "true"}
-            write_delta(rows, path, once.query, once.number, partition_by=(), **how)
-            yield rows.sparkSession.read.format("delta").load(path)
+            yield held(rows, self._ways.held, once.number)
             return
         rows = rows.persist()
         try:

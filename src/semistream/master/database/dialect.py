@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from semistream.master.database.address import Address
     from semistream.master.database.columns import Column, Format
 
-__all__ = ["Dialect", "Found", "Statement", "Table", "checked_conditions"]
+__all__ = ["Dialect", "Found", "Statement", "Table", "checked_conditions", "joined"]
 
 _COMPARED = {"=", "!=", "<", "<=", ">", ">="}
 _OPERATORS = (*sorted(_COMPARED), "in", "not in", "is null", "is not null")
@@ -236,6 +236,18 @@ class Dialect(ABC):
             else:
                 parts.append(f"{column} {operator}")
         return Statement(" AND ".join(parts), tuple(parameters))
+
+
+def joined(numbers: pa.Array, between: str) -> str:
+    """Give numbers as one text, without an object for each.
+
+    Examples
+    --------
+    >>> joined(pa.array([1, -2, 3]), ", ")
+    '1, -2, 3'
+    """
+    texts = pa.ListArray.from_arrays([0, len(numbers)], numbers.cast(pa.string()))
+    return str(pc.binary_join(texts, between)[0].as_py())
 
 
 def _where(conditions: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.keys import Keys
-    from semistream.master.database.dialect import Table
+    from semistream.master.database.dialect import Statement, Table
     from semistream.master.database.store import Store
 
     Codes = npt.NDArray[np.int64]
@@ -64,15 +64,26 @@ def answers(
     room: int,
     asked: Callable[[], None],
 ) -> Iterator[Fetched]:
-    """Ask for keys; give their rows in pieces of about ``room`` bytes."""
+    """Ask for keys; give their rows in pieces of about ``room`` bytes.
+
+    When a connection is cut in the middle, the keys that were not answered are asked for again.
+    """
     held = [store.dialect.can_hold(c, v) for c, v in zip(table.keys, wanted.values, strict=True)]
     possible = np.logical_and.reduce([h.to_numpy(zero_copy_only=False) for h in held])
     cut = _Cut(wanted.codes, pa.RecordBatch.from_pylist([], schema=schema), room)
+    codes = wanted.codes
+
+    def statement() -> Statement | None:
+        nonlocal codes
+        if not cut.again():
+            return None
+        rest = possible & (np.arange(len(possible)) >= cut.done)
+        codes = wanted.codes[rest]
+        mask = pa.array(rest)
+        return store.dialect.by_keys(table, [select(column, mask) for column in wanted.values])
+
     if possible.any():
-        mask = pa.array(possible)
-        values = [select(column, mask) for column in wanted.values]
-        columns, codes = [*table.keys, *table.payload], wanted.codes[possible]
-        statement = store.dialect.by_keys(table, values)
+        columns = [*table.keys, *table.payload]
         for arrays in store.rows(statement, columns, room, 1, asked):
             yield from cut.add(_page(arrays, table, keys, schema, codes))
     yield from cut.finish()
@@ -99,8 +110,14 @@ class _Cut:
 
     def __init__(self, codes: Codes, empty: pa.RecordBatch, room: int) -> None:
         self._codes, self._held, self._room = codes, empty, room
-        self._next = 0  # the first code that was not answered
+        self.done = 0
+        """How many codes were answered."""
         self._large = False  # whether the first value held has given a part already
+
+    def again(self) -> bool:
+        """Forget what was not whole, if that is possible: of a large value parts were used."""
+        self._held = self._held.slice(0, 0)
+        return not self._large
 
     def add(self, rows: pa.RecordBatch) -> Iterator[Fetched]:
         """Give what is known to be whole now, or too large to be held."""
@@ -127,14 +144,14 @@ class _Cut:
 
     def _finish_large(self, rows: int) -> Iterator[Fetched]:
         code = int(self._held.column(0)[0].as_py())
-        self._next, self._large = int(np.searchsorted(self._codes, code, side="right")), False
+        self.done, self._large = int(np.searchsorted(self._codes, code, side="right")), False
         yield Fetched(self._take(rows), code, code, begins=False)
 
     def _whole(self, rows: int, stop: int) -> Iterator[Fetched]:
         """Give the first rows, which are all that there is of the codes before ``stop``."""
-        if stop > self._next:
-            low, high = int(self._codes[self._next]), int(self._codes[stop - 1])
-            self._next = stop
+        if stop > self.done:
+            low, high = int(self._codes[self.done]), int(self._codes[stop - 1])
+            self.done = stop
             yield Fetched(self._take(rows), low, high)
 
     def _take(self, rows: int) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from semistream.errors import OptionError
 from semistream.master.database.columns import Column, Format
-from semistream.master.database.dialect import Dialect, Found, Statement
+from semistream.master.database.dialect import Dialect, Found, Statement, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,6 +135,8 @@ class MySQL(Dialect):
     def _key_source(self, keys: Sequence[Column], values: Sequence[pa.Array]) -> Statement:
         columns = ", ".join(f"k{i} {_json_type(c)} PATH '$[{i}]'" for i, c in enumerate(keys))
         table = f"JSON_TABLE(%s, '$[*]' COLUMNS (n FOR ORDINALITY, {columns})) AS k"
+        if len(values) == 1 and pa.types.is_integer(values[0].type):
+            return Statement(table, (f"[[{joined(values[0], '],[')}]]",))
         rows = zip(*(_json_values(array) for array in values), strict=True)
         return Statement(table, (json.dumps(list(rows), ensure_ascii=False),))
 

@@ -28,7 +28,7 @@ class Retry:
     """
 
     limit: float = 60.0
-    """Seconds after which no further attempt begins."""
+    """Seconds after the first failure in which attempts begin."""
     first: float = 0.1
     """Seconds of the first pause."""
     most: float = 5.0
@@ -40,8 +40,9 @@ class Retry:
 
     def attempts(self) -> Iterator[int]:
         """Give the number of each attempt, after its pause; the first comes at once."""
-        start, number, pause = self.clock(), 1, self.first
+        number, pause = 1, self.first
         yield number
+        start = self.clock()
         while True:
             wait = pause * (0.5 + 0.5 * self.chance())
             if self.clock() - start + wait > self.limit:

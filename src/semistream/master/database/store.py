@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from semistream.master.database.columns import Column
     from semistream.master.database.dialect import Dialect, Statement
 
-    Attempt = Generator[Any, None, tuple[bool, Exception | None]]
+    Attempt = Generator[Any, None, Exception | None]
 
 __all__ = ["NUMBER", "Store"]
 
@@ -46,13 +46,12 @@ class Store:
 
     def ask(self, work: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever the work gives
         """Do some work with a connection; an error that may pass is tried again."""
-        for result in self._attempts(lambda connection: iter([work(connection)])):
-            return result
-        raise AssertionError
+        results = self._attempts(lambda: True, lambda connection, _: iter([work(connection)]))
+        return list(results)[0]  # noqa: RUF015 - to its end: the connection goes back
 
     def rows(
         self,
-        statement: Statement,
+        statement: Statement | Callable[[], Statement | None],
         columns: Sequence[Column],
         room: int,
         numbers: int = 0,
@@ -63,7 +62,8 @@ class Store:
         Parameters
         ----------
         statement, columns
-            The query, and what it selects.
+            The query, and what it selects; a function that gives it for each attempt can ask for
+            the rest of what a cut connection did not bring, or give None where that is not known.
         room
             Bytes after which a piece ends.
         numbers
@@ -74,8 +74,16 @@ class Store:
         given = [(c.kind, c.text) for c in columns]
         number = [(pa.int64(), self.dialect.form.lenenc)] * abs(numbers)
         kinds, texts = zip(*(number + given if numbers > 0 else given + number), strict=True)
-        pieces = self._attempts(lambda c: self._pieces(c, statement, room), asked)
+        used = False
+
+        def query() -> Statement | None:
+            if callable(statement):
+                return statement()
+            return None if used else statement  # a part of an answer cannot be taken back
+
+        pieces = self._attempts(query, lambda c, q: self._pieces(c, q, room), asked)
         for data, count in pieces:
+            used = True
             try:
                 yield decoded(data, count, kinds, texts, self.dialect.form)
             except (pa.ArrowInvalid, StoreError) as error:
@@ -106,41 +114,45 @@ class Store:
             yield piece
 
     def _attempts(
-        self, work: Callable[[Any], Iterator[Any]], asked: Callable[[], None] = lambda: None
+        self,
+        query: Callable[[], Any],
+        work: Callable[[Any, Any], Iterator[Any]],
+        asked: Callable[[], None] = lambda: None,
     ) -> Iterator[Any]:
-        """Give what work gives, tried again as long as it has given nothing."""
+        """Give what work on a query gives; what may pass is tried again while there is a query."""
         number, last = 0, None
         for number in self.retry.attempts():  # noqa: B007 - the last one is told
+            wanted = query()
+            if wanted is None:
+                break
             asked()
-            given, error = yield from self._attempt(work)
-            if error is None:
+            last = yield from self._attempt(lambda connection: work(connection, wanted))  # noqa: B023
+            if last is None:
                 return
-            last = error
-            if given or not self._may_pass(error):
+            if not self._may_pass(last):
                 break
         assert last is not None  # noqa: S101 - for the type checker
         raise self._failed(last, number) from last
 
     def _attempt(self, work: Callable[[Any], Iterator[Any]]) -> Attempt:
-        """Give what work gives; return whether it gave anything, and its error."""
-        connection, given = None, False
+        """Give what work gives; return its error, if there is one."""
+        connection = None
         try:
             connection = POOL.take(self.address, self.dialect)
-            for result in work(connection):
-                given = True
-                yield result
-        except SemistreamError:
-            raise
+            yield from work(connection)
         except Exception as error:
-            if self.dialect.is_transient(error) is None and not isinstance(error, OSError):
-                raise
             discard(connection)
-            return given, error
+            ours = isinstance(error, SemistreamError)
+            if ours or (
+                self.dialect.is_transient(error) is None and not isinstance(error, OSError)
+            ):
+                raise
+            return error
         except BaseException:  # the reader went away in the middle of an answer
             discard(connection)
             raise
         POOL.give_back(self.address, connection)
-        return given, None
+        return None
 
     def _may_pass(self, error: Exception) -> bool:
         return self.dialect.is_transient(error) is not False  # None: the socket's own error
