@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from semistream.reproduce.reading import (
     papers,
     read_experiment,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GOOD = """\
 figure: Figure 1
