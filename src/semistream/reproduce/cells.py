@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Cell", "Group", "groups"]
 
 _BESIDE = ("adaptive",)
+_DEFAULT_BUFFER = 0.93 * 2**20  # the MESHJOIN paper's
 _TOGETHER = frozenset({"curve", "reads"})
 
 
@@ -102,7 +103,7 @@ def _cells(experiment: Experiment, factor: float, x: float, line: float | None) 
             memory=memory,
             exponent=given.get("exponent", experiment.data.exponent),
             rate=given.get("rate", experiment.rate or 0.0),
-            knobs=_knobs(given, factor) if series.algorithm not in _BESIDE else (),
+            knobs=_knobs(given, series, factor),
         )
         for label, series in experiment.series.items()
     ]
@@ -115,7 +116,11 @@ def _memory(experiment: Experiment, given: dict[str, float], rows: int, factor: 
     return int(given.get("memory", experiment.memory or 0) * factor)
 
 
-def _knobs(given: dict[str, float], factor: float) -> tuple[tuple[str, float], ...]:
+def _knobs(given: dict[str, float], series: Series, factor: float) -> tuple[tuple[str, float], ...]:
     """Pages stay as many as they are; bytes are at the scale, as memory is."""
+    if series.algorithm in _BESIDE:
+        return ()
+    if series.options.get("buffer") == "default":
+        given = {**given, "buffer": _DEFAULT_BUFFER}
     sizes = {"buffer": factor, "k": 1.0, "l": 1.0}
     return tuple((name, given[name] * by) for name, by in sizes.items() if name in given)

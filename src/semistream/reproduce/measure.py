@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.run import Run, rounded
 from semistream.cost.calibration.turns import Slice, steady_seconds, watch_in_turn
 from semistream.cost.predict import predict
+from semistream.cost.tuning.knobs import knobs_of
 from semistream.cost.tuning.tune import tuned
 from semistream.errors import BudgetError
 from semistream.join import Join
@@ -37,6 +38,7 @@ __all__ = [
     "watched",
 ]
 
+_OPTIMUM = "optimum"  # in an experiment's file: what the model chooses
 _ITERATIONS = 4_000  # of the paper's count of what pinned pages serve
 
 
@@ -47,6 +49,8 @@ class Bench:
     data: Prepared
     costs: UnitCosts
     scale: Scale
+    known: dict[Cell, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
+    """Options that were found."""
 
     def master(self, cell: Cell) -> Master:
         """Give the master that a cell joins with."""
@@ -71,19 +75,23 @@ class Watched:
 def options_of(cell: Cell, bench: Bench) -> dict[str, Any]:
     """Give the options of a cell's join: those of its line, and the parts of memory it has.
 
-    ``buffer: optimum`` is the buffer that the model chooses; ``default`` is the paper's 0.93 MB.
+    Parts that are neither given nor left to the algorithm are those that the model chooses.
     """
-    options: dict[str, Any] = {**cell.series.options, **dict(cell.knobs)}
-    options |= {
-        name: int(options[name]) for name in ("k", "l", "buffer") if name in dict(cell.knobs)
-    }
-    wants = options.get("buffer") == "optimum"
-    if (wants or cell.knobs) and bench.data.demand is not None:
-        best = tuned(
-            cell.series.algorithm, bench.spec(cell), cell.memory, bench.data.demand, bench.costs
-        )
-        options = {**best.options, **options} | (dict(best.options) if wants else {})
-    return options
+    if cell not in bench.known:
+        bench.known[cell] = _options(cell, bench)
+    return bench.known[cell]
+
+
+def _options(cell: Cell, bench: Bench) -> dict[str, Any]:
+    name = cell.series.algorithm
+    options = {key: value for key, value in cell.series.options.items() if value != _OPTIMUM}
+    options |= {key: int(value) for key, value in cell.knobs}
+    by_model = cell.knobs or len(options) < len(cell.series.options)
+    if not by_model or all(knob.option in options for knob in knobs_of(name)):
+        return options
+    assert bench.data.demand is not None  # noqa: S101 - all that are tuned are synthetic
+    best = tuned(name, bench.spec(cell), cell.memory, bench.data.demand, bench.costs)
+    return {**best.options, **options}
 
 
 def started(cell: Cell, bench: Bench, memory: int | None = None) -> Run:

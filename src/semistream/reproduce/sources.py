@@ -22,6 +22,8 @@ from semistream.workloads import Zipf
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from semistream.master import Master
     from semistream.reproduce.experiment import Data
     from semistream.reproduce.scale import Scale
@@ -160,18 +162,20 @@ def _weather(data: Data, scale: Scale, folder: Path) -> Prepared:
     masters = []
     for name, keys in tables.items():
         path = folder / f"weather-{data.rows}-{name}-{scale.page_bytes}"
-        table = _reports(keys, data.row_bytes)
+        table = _reports(keys, data.row_bytes, ("report", "observed"))
         masters.append(_built(path, table, "longitude", scale))
-    stream = _reports(draw.choice(stations, scale.feed_rows, p=often), data.stream_bytes)
+    asked = draw.choice(stations, scale.feed_rows, p=often)
+    stream = _reports(asked, data.stream_bytes, ("december", "observed_then"))
     batches = tuple(stream.to_batches(BATCH_ROWS))
     return Prepared(masters[0], masters[1], batches, {"longitude": "longitude"}, None)
 
 
-def _reports(longitudes: np.typing.NDArray[np.int64], row_bytes: int) -> pa.Table:
+def _reports(longitudes: NDArray[np.int64], row_bytes: int, names: tuple[str, str]) -> pa.Table:
     """Give reports of so many bytes: the longitude, a number, and the rest of the report."""
     count, rest = len(longitudes), row_bytes - 16
     text = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(rest), count, [None, pa.py_buffer(np.zeros(count * rest, np.uint8))]
     )
-    columns = {"longitude": pa.array(longitudes), "report": pa.array(np.arange(count))}
-    return pa.table({**columns, "observed": text})
+    number, rest_of_it = names
+    columns = {"longitude": pa.array(longitudes), number: pa.array(np.arange(count))}
+    return pa.table({**columns, rest_of_it: text})
