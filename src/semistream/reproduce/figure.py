@@ -83,7 +83,8 @@ def _measured(panel: Any, experiment: Experiment, record: Record) -> None:  # no
     size = f", {record['factor']:.3g} of the paper's size" if record["factor"] < 1 else ""
     _axes(panel, experiment, name, f"measured here{size}")
     panel.set_ylim(0, None)
-    panel.legend(fontsize="x-small")
+    if panel.get_legend_handles_labels()[1]:
+        panel.legend(fontsize="x-small")
 
 
 def _color(label: str, number: int) -> str:

@@ -133,13 +133,24 @@ def facts_of(seen: Watched) -> Facts:
     """Give what a record keeps of a run: every sample, and the rate without stalls."""
     rows = sum(part.rows for part in seen.slices)
     pages = sum(part.pages for part in seen.slices)
-    return {
-        "value": rounded(rows / steady_seconds(seen.slices)),
+    seconds = sum(part.seconds for part in seen.slices)
+    facts = {
         "samples": [rounded(part.rows / part.seconds) for part in seen.slices],
-        "pages_a_row": round(pages / max(1, rows), 6),
-        "hits": round(sum(part.hits for part in seen.slices) / max(1, rows), 4),
-        "seconds": round(sum(part.seconds for part in seen.slices), 3),
+        "seconds": round(seconds, 3),
     }
+    if not rows:
+        return {"refused": f"no row was answered in {seconds:.3g} s", **facts}
+    return {
+        "value": rounded(rows / (steady_seconds(seen.slices) or seconds)),
+        "pages_a_row": round(pages / rows, 6),
+        "hits": round(sum(part.hits for part in seen.slices) / rows, 4),
+        **facts,
+    }
+
+
+def _plan(run: Run) -> Facts:
+    """Tell a join that simply holds the whole master, whatever its name."""
+    return {"resident": True} if run.join.plan.settings.get("resident") else {}
 
 
 def rates(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
@@ -148,8 +159,9 @@ def rates(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
     names = {str(number): cell for number, cell in enumerate(runs)}
     seen = watched({name: runs[cell] for name, cell in names.items()}, bench.scale)
     for name, cell in names.items():
+        beside = _plan(runs[cell]) | _predicted(cell, bench)
         runs[cell].join.close()
-        yield cell, facts_of(seen[name]) | _predicted(cell, bench) | {"memory": cell.memory}
+        yield cell, facts_of(seen[name]) | beside | {"memory": cell.memory}
     yield from refused
 
 
@@ -159,9 +171,11 @@ def pinned(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
     for cell, run in runs.items():
         seen = watched({"": run}, bench.scale)[""]
         run.join.close()
-        each = seen.pinned / max(1, seen.iterations)
-        facts = {"value": rounded(_ITERATIONS * each), "iterations": seen.iterations}
-        yield cell, facts | {"pinned": seen.pinned, "rate": facts_of(seen), "memory": cell.memory}
+        facts: Facts = {"refused": "no page was brought while it was watched"}
+        if seen.iterations:
+            facts = {"value": rounded(_ITERATIONS * seen.pinned / seen.iterations)}
+        counts = {"iterations": seen.iterations, "pinned": seen.pinned}
+        yield cell, facts | counts | {"rate": facts_of(seen), "memory": cell.memory}
     yield from refused
 
 

@@ -48,11 +48,14 @@ def optimum(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
     seen = {size: facts_of(some) for size, some in watched(runs, bench.scale).items()}
     for run in runs.values():
         run.join.close()
-    best = max(seen, key=lambda size: seen[size]["value"])
+    best = max(seen, key=lambda size: seen[size].get("value", 0))
     rounds = list(zip(*(seen[size]["samples"] for size in seen), strict=False))
     samples = [sizes[int(np.argmax(one))] for one in rounds]
     found = {"value": int(best), "predicted": chosen, "samples": samples, "memory": cell.memory}
-    yield cell, found | {"curve": [[int(size), facts["value"]] for size, facts in seen.items()]}
+    yield (
+        cell,
+        found | {"curve": [[int(size), facts.get("value", 0)] for size, facts in seen.items()]},
+    )
 
 
 def reads(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
@@ -103,11 +106,12 @@ def _around(cell: Cell, bench: Bench, planned: int) -> Facts:
     seen = {int(name): facts_of(some) for name, some in watched(runs, bench.scale).items()}
     for run in runs.values():
         run.join.close()
-    curve = [(float(memory), float(facts["value"])) for memory, facts in seen.items()]
+    curve = [(float(memory), float(facts.get("value", 0))) for memory, facts in seen.items()]
     found = crossing(curve, cell.rate)
     raw = [{"memory": memory, **facts} for memory, facts in seen.items()]
     if found is None:
-        return {"refused": "no budget measured gives the rate", "curve": raw}
+        most = max(reached for _, reached in curve)
+        return {"refused": f"measured {most:,.0f} rows/s at most", "curve": raw}
     return {"value": rounded(found), "curve": raw}
 
 
@@ -127,7 +131,8 @@ def crossing(curve: list[tuple[float, float]], rate: float) -> float | None:
         if reached >= rate:
             if before is None:
                 return memory
-            (low, slow), part = before, np.log(rate / before[1]) / np.log(reached / before[1])
-            return float(low * (memory / low) ** part) if slow < reached else memory
-        before = memory, reached
+            low, slow = before
+            part = np.log(rate / slow) / np.log(reached / slow)
+            return float(low * (memory / low) ** part)
+        before = memory, max(reached, 1.0)
     return None

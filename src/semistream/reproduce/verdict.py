@@ -80,12 +80,14 @@ def _cause(found: Found) -> str:
     """Say what two lines did differently: pages read for 1,000 rows, rows that a cache answered."""
     if len(found.runs) != 2 or any("pages_a_row" not in run for run in found.runs.values()):
         return ""
-    did = [
-        f"{line} read {1000 * run['pages_a_row']:.3g} pages for 1,000 rows, its cache answered "
-        f"{run.get('hits', 0):.0%}"
-        for line, run in found.runs.items()
-    ]
-    return f" {'; '.join(did)}."
+    return f" {'; '.join(_did(line, run) for line, run in found.runs.items())}."
+
+
+def _did(line: str, run: Mapping[str, Any]) -> str:
+    if run.get("resident"):
+        return f"{line} held all of its master in memory"
+    pages = f"{line} read {1000 * run['pages_a_row']:.3g} pages for 1,000 rows"
+    return f"{pages}, its cache answered {run.get('hits', 0):.0%}"
 
 
 def shown(vary: str, x: float) -> str:
