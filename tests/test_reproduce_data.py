@@ -61,7 +61,7 @@ def test_what_is_published_belongs_to_a_figure_and_to_its_lines():
 
 def test_one_experiment_or_one_paper_can_be_chosen():
     assert list(experiments("moij/figure-7a")) == ["moij/figure-7a"]
-    assert len(experiments("pcsrj")) == 6
+    assert len(experiments("pcsrj")) == 7
     with pytest.raises(OptionError, match="Did you mean 'moij/figure-7a'"):
         experiments("moij/figure7a")
 
@@ -87,6 +87,7 @@ def test_a_good_file_is_read(tmp_path):
         ("[hybridjoin, adaptive]", "{a: {algorithm: x}}", r"figure.yaml:9:25: .*'x' is not known"),
         ("vary: rows\nvalues: [1M, 2M]", "vary: memory\nvalues: [1MB]", r"6:9: memory is varied"),
         ("vary: rows\nvalues: [1M, 2M]", "vary: k\nvalues: [1]", r"vary k is for the kinds"),
+        ("vary: rows\nvalues: [1M, 2M]", "vary: tasks\nvalues: [1]", r"tasks is for the kind"),
     ],
 )
 def test_mistakes_are_told_with_their_lines(tmp_path, old, new, message):

@@ -146,3 +146,12 @@ def test_pcsrj_runs_on_two_processes(tmp_path):
     runs = {one["label"]: one for one in record["runs"]}
     assert runs["pcsrj"]["value"] > 0
     assert len(runs["pcsrj"]["samples"]) == len(runs["cachejoin"]["samples"]) >= 2
+
+
+@pytest.mark.parts
+def test_pcsrj_runs_on_spark(tmp_path):
+    name = "pcsrj/figure-spark"
+    experiment = replace(ALL[name], values=(2.0,))
+    (record,) = measured(name, experiment, TINY, tmp_path, PROFILE, lambda _: None)
+    assert {one["label"] for one in record["runs"]} == {"pcsrj", "adaptive"}
+    assert all(one["value"] > 0 and len(one["samples"]) == 2 for one in record["runs"])

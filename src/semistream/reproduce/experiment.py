@@ -26,6 +26,7 @@ KINDS = {
     "pinned": "stream rows answered by pages that stay, in 4,000 iterations",
     "least": "the least memory for a rate of arrival",
     "nodes": "stream rows a second of processes side by side",
+    "tasks": "stream rows a second of tasks on Spark",
 }
 VARIED: dict[str, Callable[[Node], float]] = {
     "rows": legal.count(),
@@ -36,6 +37,7 @@ VARIED: dict[str, Callable[[Node], float]] = {
     "k": legal.count(),
     "l": legal.count(),
     "rate": legal.count(),
+    "tasks": legal.count(),
 }
 _KNOBS = frozenset({"buffer", "k", "l"})
 
@@ -107,6 +109,8 @@ class Experiment(Section):
             yield "rate", "is missing; give it, or vary it"
         if self.kind in {"curve", "reads"} and self.vary not in _KNOBS:
             yield "vary", f"must be one of {', '.join(sorted(_KNOBS))} with kind: {self.kind}"
+        if (self.kind == "tasks") != (self.vary == "tasks"):
+            yield "vary", "tasks is for the kind tasks, which has no other"
         if self.kind not in {"curve", "reads"} and self.vary in _KNOBS:
             yield "vary", f"{self.vary} is for the kinds curve and reads, not {self.kind}"
 

@@ -30,6 +30,7 @@ _X = {
     "k": ("swappable part, pages", 1.0),
     "l": ("non-swappable part, pages", 1.0),
     "rate": ("arrivals, thousand rows/s", 1e3),
+    "tasks": ("tasks at once", 1.0),
 }
 _Y = {
     "optimum": ("best disk buffer, MB", 2**20),
@@ -38,7 +39,7 @@ _Y = {
     "least": ("least memory, MB", 2**20),
 }
 _RATE = ("thousand rows/s", 1e3)
-_LOG = frozenset({"rows", "buffer", "k", "l"})
+_LOG = frozenset({"rows", "buffer", "k", "l", "tasks"})
 _PREDICTED = frozenset({"validation", "curve", "optimum", "reads", "least"})
 
 

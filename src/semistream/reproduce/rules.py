@@ -75,9 +75,12 @@ def _place(points: Sequence[Point], at: float | str, key: Callable[[Point], floa
 
 
 def _paired(of: Mapping[str, Any], to: Mapping[str, Any]) -> Interval | None:
-    """Give the interval of the ratio, round by round: both sides were measured side by side."""
+    """Give the interval of the ratio, round by round: both sides were measured side by side.
+
+    There is none where a slice was too short for a single row.
+    """
     pairs = list(zip(of.get("samples", ()), to.get("samples", ()), strict=False))
-    return interval([a / b for a, b in pairs]) if pairs else None
+    return interval([a / b for a, b in pairs]) if all(b for _, b in pairs) else None
 
 
 def _ratio(points: Iterable[Point], rule: Rule) -> Found | None:

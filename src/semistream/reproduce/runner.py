@@ -99,6 +99,10 @@ def _group(
     bench = Bench(data, profile.costs, scale)
     if experiment.kind == "nodes":
         return side_by_side(group, bench, folder)
+    if experiment.kind == "tasks":
+        from semistream.reproduce.tasks import on_spark  # noqa: PLC0415 - Spark is an extra
+
+        return on_spark(group, bench, folder)
     kinds: dict[str, Callable[[Group, Bench], Iterator[tuple[Cell, dict[str, Any]]]]] = {
         "optimum": optimum,
         "reads": reads,
