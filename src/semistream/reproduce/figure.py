@@ -58,7 +58,9 @@ def draw(experiment: Experiment, record: Record, printed: Sequence[Published], p
         _measured(right, experiment, record)
         _published(left, experiment, record, printed)
         if any(p.value is not None and p.unit != "ratio" for p in printed):
-            left.set_ylim(right.get_ylim())
+            top = max(panel.get_ylim()[1] for panel in (left, right))
+            for panel in (left, right):
+                panel.set_ylim(0, top)
         if any(p.value is not None for p in printed):
             left.set_xlim(right.get_xlim())
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})

@@ -137,7 +137,9 @@ def _summary(found: Findings) -> str:
     told = ", ".join(f"{word}: {count}" for word, count in found.counts.items())
     ran = f"{len(found.records)} of {len(found.experiments)} experiments were run"
     rule = "Each verdict is computed from the raw runs by its rule and bounds"
-    return f"{ran}. Claims: {told}. {rule}, which stand beside it."
+    small = any(record["scale"] == "quick" for record in found.records.values())
+    doubt = " Some were run in small (quick): they show that it works, not what holds."
+    return f"{ran}. Claims: {told}. {rule}, which stand beside it.{doubt if small else ''}"
 
 
 def _notes(found: Findings, figure: str) -> str:
