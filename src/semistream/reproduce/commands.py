@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +11,11 @@ import typer
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.profile import Profile
 from semistream.reproduce.scale import scale_of
-from semistream.terminal import console, messages, progress_bar
+from semistream.terminal import console, errors, messages, progress_bar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from semistream.reproduce.experiment import Experiment
     from semistream.reproduce.scale import Scale
 
@@ -82,10 +84,19 @@ def _profile(given: Path | None, scale: Scale, output: Path) -> Profile:
     return found
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the measuring, not the report on what was measured."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print("interrupted; the same command goes on from here", highlight=False)
+
+
 def _measure(chosen: dict[str, Experiment], scale: Scale, output: Path, profile: Profile) -> None:
     from semistream.reproduce.runner import measured, steps  # noqa: PLC0415 - as above
 
-    with progress_bar() as bar, suppress(KeyboardInterrupt):
+    with progress_bar() as bar, _interruptible():
         task = bar.add_task("", total=sum(steps(one, scale) for one in chosen.values()))
         for name, experiment in chosen.items():
             for _ in measured(

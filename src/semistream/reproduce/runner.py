@@ -96,7 +96,7 @@ def _group(
     group: Group, experiment: Experiment, scale: Scale, folder: Path, profile: Profile
 ) -> Iterator[tuple[Cell, Mapping[str, Any]]]:
     data = prepare(experiment.data, group.rows, group.exponent, scale, folder)
-    bench = Bench(data, profile.costs, scale)
+    bench = Bench(data, profile.costs, scale.settled(group.rows))
     if experiment.kind == "nodes":
         return side_by_side(group, bench, folder)
     if experiment.kind == "tasks":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from semistream.cost.calibration.turns import Pace
@@ -15,6 +15,7 @@ __all__ = ["SCALES", "Scale", "scale_of"]
 
 _PLAIN = 8_000_000  # rows: up to here R is as large as in the papers unless it is to be quick
 _TENTH = 0.1
+_SETTLING = 1.6e6  # rows of R whose caches settle in a second
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,26 @@ class Scale:
             return min(1.0, self.most_rows / largest)
         return 1.0 if self.full or largest <= _PLAIN else _TENTH
 
+    def settled(self, rows: int) -> Scale:
+        """Give the same with time for the caches of so many rows to settle.
+
+        Examples
+        --------
+        >>> [SCALES[name].settled(8_000_000).pace.warm for name in ("quick", "default")]
+        [0.1, 5.0]
+        """
+        if self.most_rows:
+            return self
+        warm = max(self.pace.warm, rows / _SETTLING)
+        return replace(self, pace=self.pace._replace(warm=warm))
+
 
 SCALES = {
     scale.name: scale
     for scale in (
         Scale("quick", Pace(0.02, 3, 0.1), "16KB", 400_000, feed_rows=200_000, candidates=4),
         Scale("default", Pace(0.15, 12, 2.0)),
-        Scale("full", Pace(0.15, 12, 8.0), full=True),
+        Scale("full", Pace(0.15, 12, 2.0), full=True),
     )
 }
 """By name."""
