@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -40,6 +41,7 @@ enrich:
     table: products
     key: product_id
     password_env: WHOLE_PATH_PASSWORD
+    ttl: 1s
     on: product_id
     how: left
     memory: 8MB
@@ -131,6 +133,7 @@ def test_sales_become_facts_once_with_the_products_and_stores_of_their_time(
     complete_members(arrived, dimension, key="store", surrogate="store_sk")
     assert ss.sync_master(tmp_path / "stores").upserted >= STORES // 2
     postgresql.execute("UPDATE products SET price = price + 1")
+    time.sleep(1.5)  # what is held of products has had its time
     after = run(second)
 
     kept = {row["store"]: row["store_sk"] for row in before.to_pylist()}
