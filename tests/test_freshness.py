@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -146,6 +147,25 @@ def test_a_killed_driver_repeats_its_batch_on_the_old_snapshot(tmp_path):
     keys = found["key"].to_numpy()
     expected = np.where(keys < 100_000, keys * 7 + later, -1)
     assert (found["surrogate"].fill_null(-1).to_numpy() == expected).all()
+
+
+@pytest.mark.parts
+@pytest.mark.xdist_group("kills")
+@pytest.mark.skipif(not SOAK, reason="long: make soak")
+def test_a_hundred_updates_while_workers_and_drivers_are_killed(tmp_path):
+    master, files, rows = Updates(tmp_path / "master"), 24, 20_000
+    for number in range(files):
+        put(tmp_path / "stream", number, rows, FILES_A_BATCH)
+    data = SimpleNamespace(stream=tmp_path / "stream", master=master.path, files=files)
+    run = Run(data, tmp_path / "run", "delta", config=require("delta"))
+    with master.going_on(0.1):
+        run.execute(["worker", "driver"])
+    found = pq.read_table(run.result)
+    assert sorted(found["sale"].to_pylist()) == list(range(files * rows))
+    assert master.wrong(found) == 0
+    assert master.count >= 100
+    assert len(set(master.pins.values())) > 7
+    assert run.done == {"worker": 1, "driver": 1, "starts": 2}
 
 
 def test_keys_that_come_to_have_several_rows_are_told(spark, tmp_path):

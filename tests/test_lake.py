@@ -148,7 +148,10 @@ def test_delta_that_is_another_table_or_schema_is_refused(tmp_path) -> None:
     ss.build_master(uri, tmp_path / "m", key="id")
     more = products([11]).append_column("colour", pa.array(["red"]))
     write_deltalake(uri, more, mode="append", schema_mode="merge")
-    with pytest.raises(SchemaError, match=r"colour: string.*Build the master again"):
+    assert ss.sync_master(tmp_path / "m").master.schema.names == products([]).column_names
+    other = products(range(10)).set_column(0, "id", pa.array(map(str, range(10))))
+    write_deltalake(uri, other, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(SchemaError, match=r"id: string.*Build the master again"):
         ss.sync_master(tmp_path / "m")
     shutil.rmtree(uri)
     delta(tmp_path / "table", products(range(10)), feed=False)

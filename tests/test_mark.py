@@ -12,7 +12,7 @@ from semistream.errors import OptionError, SchemaError
 from semistream.testing import reference_join, same_rows
 from variants import each_variant
 
-CASES = ["duplicates", "giant_string_key", "null_keys", "many_dictionary_values", "resident"]
+CASES = ["duplicates", "giant_string_key", "null_keys"]
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +30,18 @@ def expected(case: testing.Case) -> pa.Table:
     return found.set_column(len(found.schema) - 1, field, pc.fill_null(found.columns[-1], False))
 
 
-@pytest.mark.parametrize("name", CASES)
-@each_variant
-def test_rows_with_a_match_are_marked(algorithm, options, name, masters):
+def check(algorithm, name, masters, **options):
     case = testing.case(name)
     watched = testing.start(algorithm, case, "left", masters, mark="found", **options)
     for batch in case.stream:
         watched.offer(batch)
     same_rows(watched.finish(), expected(case))
+
+
+@pytest.mark.parametrize("name", CASES)
+@each_variant
+def test_rows_with_a_match_are_marked(algorithm, options, name, masters):
+    check(algorithm, name, masters, **options)
 
 
 def test_a_mark_stands_alone_where_no_column_is_taken(tmp_path):
@@ -58,3 +62,8 @@ def test_a_mark_is_refused_where_it_says_nothing(tmp_path):
     for name in ("id", "name"):
         with pytest.raises(SchemaError, match=f"mark='{name}' is a column already"):
             ss.Join(master, schema, on="id", how="left", mark=name)
+
+
+@pytest.mark.parametrize("name", ["many_dictionary_values", "resident", "integer_and_string"])
+def test_marks_go_with_rows_that_are_encoded_held_or_compared(name, masters):
+    check("adaptive", name, masters)

@@ -226,6 +226,7 @@ def test_default_values_are_typed(spark, folder):
             SchemaError,
             "'x' is no default value of column 'surrogate', which is int64",
         ),
+        ({"surrogate": 1.5}, SchemaError, "1.5 is no default value of column 'surrogate'"),
         ({}, OptionError, "gives no default value"),
     ],
 )

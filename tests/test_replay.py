@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
+import semistream as ss
 from semistream.commands import app
 from semistream.pipeline import read_pipeline
 from semistream.spark import batches
@@ -87,3 +89,22 @@ def test_the_command_says_what_became_of_rows_and_parquet_has_a_folder_a_batch(
     wrong = CliRunner().invoke(app, ["replay", str(path), "--where", "reason ="])
     assert wrong.exit_code == 1
     assert "--where 'reason =' is not understood" in wrong.stderr
+
+
+def test_rows_that_come_back_get_surrogates_too(spark, folder):
+    vendors = pa.table({"vendor": [0, 1], "sk": [10, 20]})
+    ss.build_master(vendors, folder / "vendors", key="vendor")
+    write_deltalake(folder / "dimension", vendors)
+    path = pipeline(folder, second="null, surrogate: sk, dimension: dimension")
+    path.write_text(path.read_text().replace("rename: {city: place}", "rename: {sk: place}"))
+    for file in (folder / "sales").glob("1.*"):
+        file.unlink()
+    run(path, spark)
+    put_master(folder, "products", LATER, "key")
+    assert replay(read_pipeline(path), spark).left == {"null key": 118}
+    members = dict(table(folder / "dimension", "vendor", "sk"))
+    assert sorted(members.values()) == [10, 20, 21, 22, 23, 24, 25]
+    expected = wanted(folder, "sale, vendor", "key IS NOT NULL")
+    assert table(folder / "out", "sale", "place") == sorted(
+        ((sale, members[vendor]) for sale, vendor in expected), key=repr
+    )

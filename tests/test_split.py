@@ -187,9 +187,7 @@ def test_postgresql_and_the_quarantine_agree_after_a_crash(spark, folder, crashi
 
 def test_the_writer_of_the_docs_parts_rows(spark, folder):
     [code] = re.findall(r"```python\n(def write\(batch.*?)```", LIVE.read_text(), re.DOTALL)
-    code = re.sub(
-        r'"(sales|quarantine|checkpoint|products)(\.master)?"\)', rf'"{folder}/\1-x")', code
-    )
+    code = re.sub(r'(save\(|Location", )"(\w+)"', rf'\1"{folder}/\2-x"', code)
     code = code.replace('"products.master"', f'"{folder}/products"').replace("product_id", "key")
     code = code.replace(".start()", ".trigger(availableNow=True).start()")
     stream = spark.readStream.schema("sale long, key long").parquet(str(folder / "sales"))

@@ -127,6 +127,8 @@ def default_value(value: object, column: pa.Field) -> Any:  # noqa: ANN401 - any
         if isinstance(value, bool) != t.is_boolean(kind) and value is not None:
             raise pa.ArrowInvalid
         made = pa.scalar(value).cast(kind) if read else pa.scalar(value, kind)
+        if t.is_integer(kind) and made.as_py() != value:
+            raise pa.ArrowInvalid  # Arrow cuts the rest off
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         msg = (
             f"{value!r} is no default value of column {column.name!r}, which is {column.type}; "

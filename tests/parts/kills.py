@@ -83,7 +83,7 @@ class Run:
         self._start()
         newest = first - 1
         while True:
-            wait_for("a pin", lambda n=newest: any(int(p.batch) > n for p in self._pins()), 180)
+            wait_for("a pin", lambda n=newest: any(int(p.batch) > n for p in self._pins()), 600)
             self._end()
             last = max(self._pins(), key=lambda pinned: int(pinned.batch))
             if not (commits / last.batch).exists():
@@ -145,7 +145,7 @@ class Run:
                 self._start()
             return commits.exists() and sum(p.name.isdigit() for p in commits.iterdir()) >= batches
 
-        wait_for(f"batch {batches}", reached, 180)
+        wait_for(f"batch {batches}", reached, 600)
 
     def _kill(self, kind: str) -> None:
         {"worker": self._kill_worker, "executor": self._kill_executor, "driver": self._end}[kind]()

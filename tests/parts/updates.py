@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +16,7 @@ from semistream.master import build_master, sync_master
 from semistream.master.pins import all_pins
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -62,6 +66,23 @@ class Updates:
         self.states[made.manifest.files] = self._numbers
         self.note_pins()
 
+    @contextmanager
+    def going_on(self, pause: float) -> Iterator[None]:
+        """Update again and again meanwhile."""
+        enough = threading.Event()
+
+        def work() -> None:
+            while not enough.wait(pause):
+                self.update()
+
+        with ThreadPoolExecutor(1) as pool:
+            working = pool.submit(work)
+            try:
+                yield
+            finally:
+                enough.set()
+            working.result()
+
     def note_pins(self) -> None:
         """Remember the pins: those of batches long past go."""
         for pinned in all_pins(self.path):
@@ -80,12 +101,12 @@ class Updates:
         return wrong
 
 
-def put(folder: Path, batch: int, rows: int) -> None:
-    """Write the file of a micro-batch, whole or not at all; each has a time of its own."""
-    rng = np.random.default_rng(batch)
-    sales = {"sale": np.arange(rows) + batch * rows, "batch": np.full(rows, batch)}
-    draft = folder.parent / f"{batch}.draft"
+def put(folder: Path, number: int, rows: int, a_batch: int = 1) -> None:
+    """Write a file, whole or not at all, at a time of its own; so many are a micro-batch."""
+    rng = np.random.default_rng(number)
+    sales = {"sale": np.arange(rows) + number * rows, "batch": np.full(rows, number // a_batch)}
+    draft = folder.parent / f"{number}.draft"
     pq.write_table(pa.table({**sales, "key": rng.integers(0, KEYS, rows)}), draft)
-    os.utime(draft, (1_700_000_000 + batch, 1_700_000_000 + batch))
+    os.utime(draft, (1_700_000_000 + number, 1_700_000_000 + number))
     folder.mkdir(exist_ok=True)
-    draft.rename(folder / f"{batch:04d}.parquet")
+    draft.rename(folder / f"{number:04d}.parquet")

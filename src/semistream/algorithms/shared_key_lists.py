@@ -19,7 +19,7 @@ _ABSENT = 0.1  # the part for absent keys, where the host's hot set cannot have 
 class SharedKeyLists(KeyLists):
     """Key lists whose hot set is the host's: it outlives the join, and its process."""
 
-    fetch_part = 3
+    fetch_part = 2
     counted = 0
 
     @classmethod

@@ -74,7 +74,7 @@ class Batchwise:
         if not told.waits and not told.infers:
             return self._parting.write
         ways = Ways(
-            partial(self._out, self._members(spark)),
+            partial(self._out, self.members(spark)),
             partial(self._quarantine, frame.schema),
             self._held,
         )
@@ -131,7 +131,8 @@ class Batchwise:
         table.open(frame.sparkSession)
         return table
 
-    def _members(self, spark: SparkSession) -> list[Members]:
+    def members(self, spark: SparkSession) -> list[Members]:
+        """Give what fills in the surrogates of members that are not in a master yet."""
         made = []
         for i, step in enumerate(self.flow.steps):
             if step.enrichment.surrogate:

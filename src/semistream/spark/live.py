@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["for_workers", "in_database", "reach"]
 
+_MOST = 64  # masters that a process remembers
+_RUN = uuid.uuid4().hex
 _known: dict[str, DatabaseMaster] = {}
 
 
 def for_workers(master: Master | str | os.PathLike[str]) -> DatabaseMaster | None:
     """Give a master in a database as it travels to the workers; None for one of files.
 
-    What a host holds counts for ``ttl``; without one, for this query as long as it runs. A password
-    in the driver's environment goes along, for executors need not have it in theirs.
+    What a host holds counts for ``ttl``; without one, as long as this driver's process runs. A
+    password in the driver's environment goes along, for executors need not have it in theirs.
     """
     if is_url(master):
         msg = (
@@ -35,13 +37,16 @@ def for_workers(master: Master | str | os.PathLike[str]) -> DatabaseMaster | Non
         return None
     address = master.store.address
     store = replace(master.store, address=replace(address, password=address.secret()))
-    run = uuid.uuid4().hex if master.ttl is None else ""
+    run = _RUN if master.ttl is None else ""
     return replace(master, store=store, run=run)
 
 
 def in_database(master: DatabaseMaster) -> DatabaseMaster:
     """Give the same master at each task of a process: what changes is told to that one."""
-    return _known.setdefault(f"{master.identity}{master.schema}", master)
+    name = f"{master.identity}{master.schema}"
+    if name not in _known and len(_known) >= _MOST:
+        _known.pop(next(iter(_known)))
+    return _known.setdefault(name, master)
 
 
 def reach(master: DatabaseMaster) -> None:

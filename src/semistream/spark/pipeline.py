@@ -77,7 +77,6 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
     """
     stream = load(pipeline, spark)
     flow = checked(pipeline, spark, stream)
-    check_dimensions(pipeline, flow, spark)
     if pipeline.waits:
         stream = beating(stream, pipeline.waiting.delay)
     if pipeline.by_batch:
@@ -88,7 +87,9 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
 def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
     """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
     around = Surroundings(tasks_at_once(spark), _opened, transferred)
-    return check(pipeline, arrow_schema(stream.schema), around)
+    flow = check(pipeline, arrow_schema(stream.schema), around)
+    check_dimensions(pipeline, flow, spark)
+    return flow
 
 
 def _opened(step: Enrichment) -> Master:

@@ -9,7 +9,7 @@ what was cut off can be done again, and each row reaches the sink once, though m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 from pyspark.errors import AnalysisException, ParseException
@@ -17,6 +17,8 @@ from pyspark.errors import AnalysisException, ParseException
 from semistream.errors import OptionError
 from semistream.missing import MATCHED, QUARANTINED
 from semistream.spark.batches import write_batch, write_delta
+from semistream.spark.batchwise import Batchwise
+from semistream.spark.delta import properties_of, sql_name
 from semistream.spark.pipeline import checked, enriched
 from semistream.spark.split import (
     ATTEMPTS,
@@ -106,6 +108,13 @@ def replay(
     return Replayed(**vars(told) | {"finished": finished})
 
 
+class Version(NamedTuple):
+    """A version of a table, and its time in milliseconds since 1970."""
+
+    number: int
+    millis: int
+
+
 @dataclass(frozen=True)
 class _Table:
     """A Delta table by its path."""
@@ -114,24 +123,17 @@ class _Table:
     path: str
 
     @property
-    def sql(self) -> str:
-        return f"delta.{quoted(self.path)}"
-
-    @property
     def exists(self) -> bool:
-        try:
-            self.spark.sql(f"DESCRIBE DETAIL {self.sql}")
-        except AnalysisException:
-            return False
-        return True
+        return properties_of(self.spark, self.path) is not None
 
     @property
     def id(self) -> str:
-        return str(self._one(f"DESCRIBE DETAIL {self.sql}")["id"])
+        return str(self._one(f"DESCRIBE DETAIL {sql_name(self.path)}")["id"])
 
     @property
-    def version(self) -> int:
-        return int(self._one(f"DESCRIBE HISTORY {self.sql} LIMIT 1")["version"])
+    def last(self) -> Version:
+        told = self._one(f"DESCRIBE HISTORY {sql_name(self.path)} LIMIT 1")
+        return Version(int(told["version"]), int(told["timestamp"].timestamp() * 1000))
 
     def _one(self, query: str) -> Any:  # noqa: ANN401 - a Row
         return self.spark.sql(query).collect()[0]
@@ -162,10 +164,10 @@ class _Replay:
     def _id(self) -> str:
         return f"replay {self.quarantine.id}"
 
-    def find(self, where: str | None, limit: int | None) -> tuple[DataFrame, int] | None:
+    def find(self, where: str | None, limit: int | None) -> tuple[DataFrame, Version] | None:
         """Give the rows to bring back, and the quarantine's version; None if there are none."""
-        version = self.quarantine.version
-        rows = self.quarantine.rows(version)
+        version = self.quarantine.last
+        rows = self.quarantine.rows(version.number)
         if where is not None:
             try:
                 rows = rows.where(where)
@@ -176,7 +178,7 @@ class _Replay:
         rows = rows if limit is None else rows.orderBy(TIME, ROW).limit(limit)
         return None if rows.isEmpty() else (rows, version)
 
-    def hold(self, rows: DataFrame, version: int) -> None:
+    def hold(self, rows: DataFrame, version: Version) -> None:
         """Join, and write down what was found, in one transaction."""
         asked = rows.select(*map(quoted, self.flow.stream.names), ROW, ATTEMPTS)
         joined = enriched(asked, self.pipeline).persist()
@@ -185,12 +187,18 @@ class _Replay:
             dropped = asked.join(joined.select(ROW).distinct(), ROW, "left_anti")
             dropped = dropped.select(ROW, ATTEMPTS, F.lit(_DROPPED).alias(REASON))
             missing = missing.select(ROW, ATTEMPTS, REASON, ENRICHMENT)
+            for members in self._writer.members(rows.sparkSession):
+                good = members.filled(good, version.millis)
             found = arranged(good, [(ROW, ROW), (ATTEMPTS, ATTEMPTS), *self._numbered])
             for more in (missing, dropped):
                 found = found.unionByName(more, allowMissingColumns=True)
-            self._write(found.withColumn(_VERSION, F.lit(version)), version)
+            self._write(found.withColumn(_VERSION, F.lit(version.number)), version.number)
         finally:
             joined.unpersist()
+
+    @property
+    def _writer(self) -> Batchwise:
+        return Batchwise(self.pipeline, self.flow, lambda rows: rows, self._id)
 
     @property
     def _numbered(self) -> list[tuple[str, str]]:
@@ -238,7 +246,7 @@ class _Replay:
         found.createOrReplaceTempView(_FOUND)
         # Attempts are set, not added to: done again, this changes nothing.
         self.quarantine.spark.sql(
-            f"MERGE INTO {self.quarantine.sql} q USING {_FOUND} f ON q.{ROW} = f.{ROW} "
+            f"MERGE INTO {sql_name(self.quarantine.path)} q USING {_FOUND} f ON q.{ROW} = f.{ROW} "
             f"WHEN MATCHED AND NOT f.stays THEN DELETE WHEN MATCHED THEN UPDATE SET "
             f"{REASON} = f.{REASON}, {ENRICHMENT} = f.{ENRICHMENT}, {ATTEMPTS} = f.{ATTEMPTS} + 1"
         )

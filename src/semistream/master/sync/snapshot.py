@@ -141,7 +141,8 @@ def _table(manifest: Manifest, version: int | None, source: Any) -> LakeTable:  
             "changed by upserts; give upserts= or deletes=, or build it from a table of files"
         )
         raise OptionError(msg)
-    table = find_table(source or note["uri"], version, note["columns"])
+    # A column that the table has got since is none of the master's: queries run on those it has.
+    table = find_table(source or note["uri"], version, tuple(manifest.schema.names))
     if table.kind != note["kind"]:
         msg = (
             f"source={source!r} is of kind {table.kind}, the master was built from {note['kind']} "

@@ -1,0 +1,137 @@
+"""Running experiments: what is measured is kept after every group, and never measured twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.matrix import one_thread
+from semistream.bench.store import read_record, write_record
+from semistream.machine import describe
+from semistream.reproduce.cells import groups
+from semistream.reproduce.measure import Bench, pinned, rates
+from semistream.reproduce.nodes import side_by_side
+from semistream.reproduce.searches import least, optimum, reads
+from semistream.reproduce.sources import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from semistream.cost.profile import Profile
+    from semistream.reproduce.cells import Cell, Group
+    from semistream.reproduce.experiment import Experiment
+    from semistream.reproduce.scale import Scale
+
+    Record = dict[str, Any]
+
+__all__ = ["begin", "loaded", "measured", "path_of", "steps", "with_points"]
+
+
+def steps(experiment: Experiment, scale: Scale) -> int:
+    """Give how many groups an experiment has."""
+    return sum(1 for _ in groups(experiment, scale.factor(experiment)))
+
+
+def path_of(output: Path, name: str) -> Path:
+    """Give the file of an experiment's raw runs."""
+    return output / "runs" / f"{name}.json"
+
+
+def begin(name: str, experiment: Experiment, scale: Scale, profile: Profile) -> Record:
+    """Make a record without runs."""
+    return {
+        "kind": "reproduce",
+        "experiment": name,
+        "definition": sha256(repr(experiment).encode()).hexdigest()[:12],
+        "measures": experiment.kind,
+        "vary": experiment.vary,
+        "scale": scale.name,
+        "factor": scale.factor(experiment),
+        "pace": list(scale.pace),
+        "page_bytes": scale.page_bytes,
+        "read": "direct",
+        "machine": describe(),
+        "profile": {"machine": dict(profile.machine), "costs": profile.costs.as_dict()},
+        "groups": [],
+        "runs": [],
+    }
+
+
+def measured(
+    name: str,
+    experiment: Experiment,
+    scale: Scale,
+    output: Path,
+    profile: Profile,
+    say: Callable[[str], None],
+) -> Iterator[Record]:
+    """Measure an experiment; give its record after every group, those done before included."""
+    one_thread()
+    path = path_of(output, name)
+    record = _resumed(path, begin(name, experiment, scale, profile))
+    for group in groups(experiment, record["factor"]):
+        if group.name not in record["groups"]:
+            say(f"{name}, {group.name}")
+            found = _group(group, experiment, scale, output / "data", profile)
+            record["runs"] += [_run(group, cell, facts) for cell, facts in found]
+            record["groups"].append(group.name)
+            write_record(record, path)
+        yield record
+
+
+def _resumed(path: Path, fresh: Record) -> Record:
+    """Take what was measured before, if it is the same experiment, scale and code."""
+    if not path.exists():
+        return fresh
+    before = read_record(path)
+    same = ("experiment", "definition", "scale", "pace", "page_bytes")
+    if any(before.get(what) != fresh[what] for what in same):
+        return fresh
+    return before if before["machine"]["source"] == fresh["machine"]["source"] else fresh
+
+
+def _group(
+    group: Group, experiment: Experiment, scale: Scale, folder: Path, profile: Profile
+) -> Iterator[tuple[Cell, Mapping[str, Any]]]:
+    data = prepare(experiment.data, group.rows, group.exponent, scale, folder)
+    bench = Bench(data, profile.costs, scale.settled(group.rows))
+    if experiment.kind == "nodes":
+        return side_by_side(group, bench, folder)
+    if experiment.kind == "tasks":
+        from semistream.reproduce.tasks import on_spark  # noqa: PLC0415 - Spark is an extra
+
+        return on_spark(group, bench, folder)
+    kinds: dict[str, Callable[[Group, Bench], Iterator[tuple[Cell, dict[str, Any]]]]] = {
+        "optimum": optimum,
+        "reads": reads,
+        "least": least,
+        "pinned": pinned,
+    }
+    return kinds.get(experiment.kind, rates)(group, bench)
+
+
+def _run(group: Group, cell: Cell, facts: Mapping[str, Any]) -> Record:
+    where = {"group": group.name, "x": cell.x, "label": cell.label, "rows": cell.rows}
+    return {**where, "exponent": cell.exponent, **facts}
+
+
+def loaded(output: Path, name: str) -> Record | None:
+    """Read what was measured of an experiment; None where nothing was."""
+    path = path_of(output, name)
+    return with_points(read_record(path)) if path.exists() else None
+
+
+def with_points(record: Record) -> Record:
+    """Add the runs by x: what rules and figures look at.
+
+    A line that has no such part of memory as is varied is the same at every x.
+    """
+    points: dict[float, Record] = defaultdict(dict)
+    xs = sorted({run["x"] for run in record["runs"]})
+    for run in record["runs"]:
+        level = record["measures"] == "curve" and run["label"].startswith("adaptive")
+        for x in xs if level else (run["x"],):
+            points[x][run["label"]] = run
+    return {**record, "points": [{"x": x, "runs": points[x]} for x in xs]}
