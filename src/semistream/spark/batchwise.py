@@ -11,9 +11,9 @@ from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark.batches import write_batch, write_delta
 from semistream.spark.clock import batch_millis
 from semistream.spark.members import Dimension, Members
-from semistream.spark.pinned import may_pin, pinned
+from semistream.spark.pinned import pinned
 from semistream.spark.settle import marks_of
-from semistream.spark.split import SplitWriter, arranged, parted, quarantined, timed
+from semistream.spark.split import arranged, parted, quarantined, timed
 from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
 from semistream.spark.waiting_table import WaitingTable
 
@@ -71,8 +71,6 @@ class Batchwise:
     def writer(self, frame: DataFrame) -> Callable[[DataFrame, int], None]:
         """Give what writes a batch of this stream, for ``foreachBatch``; it makes what it needs."""
         told, spark = self.pipeline, frame.sparkSession
-        if not told.waits and not told.infers:
-            return self._parting.write
         ways = Ways(
             partial(self._out, self.members(spark)),
             partial(self._quarantine, frame.schema),
@@ -82,13 +80,6 @@ class Batchwise:
         table = self._table(frame) if told.waits else None
         delay = round(1000 * told.waiting.delay)
         return WaitingWriter(self._chain, ways, clock, table, delay).write
-
-    @property
-    def _parting(self) -> SplitWriter:
-        told, stream = self.pipeline, tuple(self.flow.stream.names)
-        agree = all(may_pin(step.master) for step in told.enrich)
-        held = "" if agree else self._held
-        return SplitWriter(told.sink, told.quarantine, self.query, stream, self.flow.columns, held)
 
     @property
     def _held(self) -> str:

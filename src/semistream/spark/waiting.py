@@ -1,4 +1,4 @@
-"""Rows whose master row has not come: kept in a Delta table, and tried again.
+"""Batches in parts: rows whose master row has not come wait in a Delta table, and are tried again.
 
 A micro-batch takes its own rows and those that wait and are due, and joins all on its snapshot of
 the master. Then it writes, each under its own number, and in this order:
@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from semistream.missing import ABSENT, MATCHED, SINCE
+from semistream.missing import ABSENT, MATCHED
 from semistream.spark.delta import Once
 from semistream.spark.held import held
 from semistream.spark.types import quoted
-from semistream.spark.waiting_table import AGAIN, EVERY, Found
+from semistream.spark.waiting_table import AGAIN, CAME, EVERY, Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,7 @@ class Rule:
         status = sf.col(quoted(self.status))
         told = sf.when(status == MATCHED, otherwise)
         if self.grace:
-            patient = sf.unix_millis(SINCE) > beat - self.grace
+            patient = sf.unix_millis(CAME) > beat - self.grace
             told = told.when((status == ABSENT) & patient, WAIT)
         return told.otherwise(sf.lit(QUARANTINE) if self.then == QUARANTINE else otherwise)
 
@@ -180,7 +180,7 @@ class WaitingWriter:
 
     def _judged(self, batch: DataFrame, bound: int, once: Once) -> DataFrame:
         """Give the batch's rows and those that are due, and where each goes."""
-        rows = batch.withColumn(SINCE, sf.timestamp_millis(sf.lit(once.millis)))
+        rows = batch.withColumn(CAME, sf.timestamp_millis(sf.lit(once.millis)))
         rows = rows.withColumn(AGAIN, sf.lit(False))
         if self._table and bound:
             tried = self._chain.again(self._table.read(batch.sparkSession, bound), once)

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from semistream.spark.delta import Once
 
-__all__ = ["AGAIN", "EVERY", "Found", "WaitingTable"]
+__all__ = ["AGAIN", "CAME", "EVERY", "Found", "WaitingTable"]
 
-AGAIN = "__semistream_again"
+AGAIN, CAME = "__semistream_again", "__semistream_came"
+"""On their way rows tell whether they have waited, and since when: no name of anyone else."""
 EVERY = 1 << 62
 """As a bound in milliseconds: all rows."""
 
@@ -82,7 +83,8 @@ class WaitingTable:
     def read(self, spark: SparkSession, bound: int = EVERY) -> DataFrame:
         """Give the rows that have waited since then or longer."""
         rows = spark.read.format("delta").load(self.path)
-        return rows if bound == EVERY else rows.where(_until(bound))
+        rows = rows if bound == EVERY else rows.where(_until(bound))
+        return rows.withColumnRenamed(SINCE, CAME)
 
     def add(self, rows: DataFrame, once: Once) -> None:
         """Let more rows wait."""
@@ -99,7 +101,7 @@ class WaitingTable:
             self._clean(rows.sparkSession)
 
     def _write(self, rows: DataFrame, once: Once, **how: str) -> None:
-        rows = rows.select(*map(quoted, self._schema.names))
+        rows = rows.withColumn(SINCE, sf.col(CAME)).select(*map(quoted, self._schema.names))
         write_delta(rows, self.path, once.query, once.number, partition_by=(), **how)
 
     def _clean(self, spark: SparkSession) -> None:
@@ -125,7 +127,7 @@ class Found:
     @classmethod
     def of(cls, rows: DataFrame, outcome: str) -> Found:
         """Count rows by where they go."""
-        since = sf.min(sf.unix_millis(SINCE))
+        since = sf.min(sf.unix_millis(CAME))
         groups = rows.groupBy(AGAIN, outcome).agg(sf.count(sf.lit(1)), since).collect()
         return cls({(again, where): (count, oldest) for again, where, count, oldest in groups})
 
