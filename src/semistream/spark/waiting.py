@@ -27,7 +27,7 @@ from pyspark.sql import functions as sf
 
 from semistream.missing import ABSENT, MATCHED
 from semistream.spark.delta import Once
-from semistream.spark.held import held
+from semistream.spark.held import held, is_held
 from semistream.spark.types import quoted
 from semistream.spark.waiting_table import AGAIN, CAME, EVERY, Found
 
@@ -140,7 +140,7 @@ class WaitingWriter:
         spark = batch.sparkSession
         once = Once.of(batch, number, self._clock(spark, number))
         memory = known or _Memory(self._count(spark, EVERY))
-        snapshots = self._chain.snapshots(once)
+        snapshots = self._snapshots(spark, once)
         bound = self._due(memory, snapshots, (self._before(spark, number), once.millis))
         before = self._count(spark, bound)
         with self._fixed(self._judged(batch, bound, once), once, snapshots) as rows:
@@ -153,6 +153,11 @@ class WaitingWriter:
         self._memory = replace(memory, rows=waiting)
         if found.total:
             log.info("batch %d: %s; %d rows wait", number, found, waiting)
+
+    def _snapshots(self, spark: SparkSession, once: Once) -> Snapshots:
+        """Give what the batch reads; None if it may change, or did at an attempt before."""
+        written = is_held(spark, self._ways.held, once.number)
+        return None if written else self._chain.snapshots(once)
 
     def _count(self, spark: SparkSession, bound: int) -> int:
         return self._table.count(spark, bound) if self._table and bound else 0
@@ -169,7 +174,7 @@ class WaitingWriter:
         before, beat = map(self._beat, times)
         if not memory.rows:
             return 0
-        if memory.tried != snapshots or (snapshots is None and before != beat):
+        if before != beat if snapshots is None else memory.tried != snapshots:
             return EVERY
         bound = beat - min(rule.grace for rule in self._chain.rules if rule.grace)
         return bound if memory.oldest <= bound else 0
