@@ -244,6 +244,14 @@ def test_the_driver_pins_before_any_task_does(spark, folder, monkeypatch):
     assert found == lacking
 
 
+def test_the_enrichment_is_named_that_took_the_row_and_not_one_that_let_it_through(spark, folder):
+    path = pipeline(folder, more='waiting: {then: "null"}')
+    path.write_text(path.read_text().replace("on_missing: quarantine", "on_missing: wait", 1))
+    run(path, spark)
+    found = {*table(folder / "out.quarantine", "_enrichment", "_reason")}
+    assert found == {("vendors", "absent"), ("vendors", "null key")}
+
+
 def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
     rows = spark.createDataFrame([(1, "matched"), (2, "late"), (3, None)], "id int, state string")
     with ss.split(rows, status="state") as (good, missing):

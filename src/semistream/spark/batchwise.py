@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from semistream.errors import SemistreamError
+from semistream.missing import SPLITTING
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark.batches import write_batch, write_delta
 from semistream.spark.clock import batch_millis
@@ -14,7 +15,7 @@ from semistream.spark.members import Dimension, Members
 from semistream.spark.pinned import pinned
 from semistream.spark.settle import marks_of
 from semistream.spark.split import arranged, parted, quarantined, timed
-from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
+from semistream.spark.waiting import QUARANTINE, Chain, Rule, WaitingWriter, Ways
 from semistream.spark.waiting_table import WaitingTable
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ class Batchwise:
         write_batch(self.pipeline.sink, rows, self.query, once.number)
 
     def _quarantine(self, schema: StructType, rows: DataFrame, once: Once) -> None:
-        marks = [mark for mark in marks_of(schema) if mark.splits]
+        # With then: null, an enrichment that waits lets rows through, and another takes them.
+        takes = SPLITTING if self.pipeline.waiting.then == QUARANTINE else (QUARANTINE,)
+        marks = [mark for mark in marks_of(schema) if mark.on_missing in takes]
         _, missing = parted(rows, marks)
         rows = quarantined(missing, self.flow.stream.names, self.query, once.number)
         path = self.pipeline.quarantine
