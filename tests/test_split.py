@@ -148,9 +148,15 @@ def test_both_tables_are_exact_after_crashes(spark, folder, crashing):
     told = rows.group_by("_batch").aggregate([("_time", "count_distinct")])
     assert told["_time_count_distinct"].to_pylist() == [1, 1]
 
-    path.write_text(path.read_text().replace(", on_missing: quarantine", ""))
-    with pytest.raises(CheckpointError, match="were parted from the others"):
-        start(read_pipeline(path), spark)
+    for old, new, told in [
+        (", on_missing: quarantine}", "}", r"enrich\[0\].on_missing.* was 'quarantine' and is None"),
+        ("sink:", "quarantine: {path: other}\nsink:", "quarantine.path.* was '.*out.quarantine'"),
+        ("on_missing: quarantine", "on_missing: wait", "waiting.grace.* was None and is 3600.0"),
+    ]:
+        other = folder / "other.yaml"
+        other.write_text(f"{path.read_text().replace(old, new)}checkpoint: out.checkpoint")
+        with pytest.raises(CheckpointError, match=told):
+            start(read_pipeline(other), spark)
 
 
 def test_an_error_names_keys_and_nothing_is_written(spark, folder):
