@@ -148,7 +148,8 @@ class Batchwise:
         _, missing = parted(rows, marks)
         rows = quarantined(missing, self.flow.stream.names, self.query, once.number)
         path = self.pipeline.quarantine
-        write_delta(rows, path, self.query, once.number, mergeSchema="true")
+        # Of a name of its own: in a table that has the batch's other part, Delta would skip it.
+        write_delta(rows, path, f"{self.query} quarantine", once.number, mergeSchema="true")
 
 
 def _millis(checkpoint: str, spark: SparkSession, number: int) -> int:
