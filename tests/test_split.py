@@ -152,7 +152,7 @@ def test_both_tables_are_exact_after_crashes(spark, folder, crashing):
         (
             ", on_missing: quarantine}",
             "}",
-            r"enrich\[0\].on_missing.* was 'quarantine' and is None",
+            r"\[0\].on_missing.* was 'quarantine' and is None",
         ),
         ("sink:", "quarantine: {path: other}\nsink:", "quarantine.path.* was '.*out.quarantine'"),
         ("on_missing: quarantine", "on_missing: wait", "waiting.grace.* was None and is 3600.0"),
