@@ -17,9 +17,10 @@ from semistream.spark.settle import marks_of
 from semistream.spark.split import arranged, parted, quarantined, timed
 from semistream.spark.waiting import QUARANTINE, Chain, Rule, WaitingWriter, Ways
 from semistream.spark.waiting_table import WaitingTable
+from semistream.spark.watch import tell_waited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -80,7 +81,12 @@ class Batchwise:
         clock = partial(_millis, told.checkpoint)
         table = self._table(frame) if told.waits else None
         delay = round(1000 * told.waiting.delay)
-        return WaitingWriter(self._chain, ways, clock, table, delay).write
+        return WaitingWriter(self._chain, ways, clock, table, delay, self._tell).write
+
+    def _tell(self, once: Once, waited: Mapping[str, int]) -> None:
+        """Report rows that have waited, with the first enrichment for which they do."""
+        name = next(step.name for step in self.pipeline.enrich if step.on_missing == "wait")
+        tell_waited(once.query, once.number, name, waited)
 
     @property
     def _held(self) -> str:

@@ -21,6 +21,8 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
@@ -28,11 +30,12 @@ from pyspark.sql import functions as sf
 from semistream.missing import ABSENT, MATCHED
 from semistream.spark.delta import Once
 from semistream.spark.held import held, is_held
+from semistream.spark.settle import WAITED
 from semistream.spark.types import quoted
 from semistream.spark.waiting_table import AGAIN, CAME, EVERY, Found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -119,6 +122,8 @@ class WaitingWriter:
     delay
         Milliseconds: how often rows are tried again on a master that has no snapshots, and how
         often those that have waited long enough are given up.
+    tell
+        Takes what became of rows that have waited, when a batch is written.
     """
 
     def __init__(
@@ -128,9 +133,10 @@ class WaitingWriter:
         clock: Callable[[SparkSession, int], int],
         table: WaitingTable | None = None,
         delay: int = 30_000,
+        tell: Callable[[Once, Mapping[str, int]], None] = lambda *_: None,
     ) -> None:
         self._chain, self._ways, self._clock = chain, ways, clock
-        self._table, self._delay = table, delay
+        self._table, self._delay, self._tell = table, delay, tell
         self._memory: _Memory | None = None
 
     def write(self, batch: DataFrame, number: int) -> None:
@@ -144,13 +150,17 @@ class WaitingWriter:
         bound = self._due(memory, snapshots, (self._before(spark, number), once.millis))
         before = self._count(spark, bound)
         with self._fixed(self._judged(batch, bound, once), once, snapshots) as rows:
-            found = Found.of(rows, OUTCOME)
+            found = Found.of(rows, OUTCOME, self._missing)
             left = before - found.count(WAIT, again=True)
             self._write(rows, found, bound if left else 0, once)
         memory = _after(memory, found, bound, left, snapshots)
         # The first batch may be one that was written already, and its rows wait already.
         waiting = memory.rows if known else self._count(spark, EVERY)
         self._memory = replace(memory, rows=waiting)
+        if self._table:
+            self._tell(
+                once, dict(zip(WAITED, (*found.left(OUT, QUARANTINE), waiting), strict=True))
+            )
         if found.total:
             log.info("batch %d: %s; %d rows wait", number, found, waiting)
 
@@ -158,6 +168,11 @@ class WaitingWriter:
         """Give what the batch reads; None if it may change, or did at an attempt before."""
         written = is_held(spark, self._ways.held, once.number)
         return None if written else self._chain.snapshots(once)
+
+    @property
+    def _missing(self) -> Column:
+        statuses = (sf.col(quoted(rule.status)) for rule in self._chain.rules)
+        return reduce(or_, (status != MATCHED for status in statuses), sf.lit(False))
 
     def _count(self, spark: SparkSession, bound: int) -> int:
         return self._table.count(spark, bound) if self._table and bound else 0
