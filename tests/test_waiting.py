@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 from parts import wait_for
 from parts.connectors import require
 from parts.databases import DATABASE, PASSWORD, USER
-from semistream.enrich import enrich
+from semistream.enrich import enrich, watch
 from semistream.master import build_master
 from semistream.master.pins import pin
 from semistream.pipeline import PipelineError, read_pipeline
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from parts.databases import PostgreSQL
+    from semistream.spark.watch import BatchMetrics
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
 
@@ -103,7 +104,7 @@ class Case:
         ways = Ways(self._way("facts"), self._way("quarantine"), str(self.folder / "batch"))
         writer = WaitingWriter(chain, ways, self._clock, table, 1_000)
         query = (
-            self._enriched(beating(stream, 1))
+            self._enriched(beating(stream, 3_600))  # a run has a batch, though none is due
             .writeStream.foreachBatch(writer.write)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(availableNow=True)
@@ -297,11 +298,17 @@ def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
     reports: list[dict] = []
     assert running.run(pipeline, spark, once=True, seen=reports.append)
     assert [report["rows"] for report in reports if report["rows"]] == [ROWS, ROWS]
-    assert len(case.content("facts")) == 2 * ROWS - len(case.content("held"))
+    early = len(case.content("held"))
+    assert len(case.content("facts")) == 2 * ROWS - early
+    told = [report["enrich"]["products"] for report in reports if report["rows"]]
+    assert told[-1]["wait_now"] == sum(each["waiting"] for each in told) == early
+    seen: list[BatchMetrics] = []
+    watch(spark, seen.append)
     query = start(pipeline, spark)
     try:
         case.bring(late=10)
         wait_for("the rows", lambda: len(case.content("facts")) == 2 * ROWS, 300)
+        wait_for("their count", lambda: sum(m.missing.get("came_out", 0) for m in seen) == early)
     finally:
         query.stop()
     assert len(case.content("held")) == 0

@@ -158,9 +158,8 @@ class WaitingWriter:
         waiting = memory.rows if known else self._count(spark, EVERY)
         self._memory = replace(memory, rows=waiting)
         if self._table:
-            self._tell(
-                once, dict(zip(WAITED, (*found.left(OUT, QUARANTINE), waiting), strict=True))
-            )
+            waited = (*found.left(OUT, QUARANTINE), waiting)
+            self._tell(once, dict(zip(WAITED, waited, strict=True)))
         if found.total:
             log.info("batch %d: %s; %d rows wait", number, found, waiting)
 

@@ -155,7 +155,14 @@ class Found:
         )
 
     def left(self, *ways: str) -> tuple[int, int]:
-        """Count the rows that have waited and go there: those that are whole now, the others."""
+        """Count the rows that have waited and go there: those that are whole now, the others.
+
+        Examples
+        --------
+        >>> groups = {(True, "out"): Group(5, 0, 2), (True, "wait"): Group(3, 0, 3)}
+        >>> Found(groups | {(False, "out"): Group(9, 0, 0)}).left("out", "quarantine")
+        (3, 2)
+        """
         groups = [self.groups[True, where] for where in ways if (True, where) in self.groups]
         missing = sum(group.missing for group in groups)
         return sum(group.rows for group in groups) - missing, missing
