@@ -50,7 +50,7 @@ class Heartbeat(DataSource):
 
 class _Reader(DataSourceStreamReader):
     def __init__(self, seconds: float) -> None:
-        self._seconds, self._run = seconds, time.time_ns()
+        self._seconds, self._run = seconds, int(time.time() * 1000)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return {"beat": 0, "run": 0}
