@@ -87,14 +87,14 @@ def test_a_master_of_an_older_version_is_kept_as_well(tmp_path):
 # -- pins -----------------------------------------------------------------------------------------
 
 
-def test_a_pin_says_when_it_was_made_and_never_changes(tmp_path):
+def test_a_pin_never_changes(tmp_path):
     master = built(tmp_path, 1)
-    first = pins.pin(tmp_path, QUERY, "7", clock=lambda: 12.5)
+    first = pins.pin(tmp_path, QUERY, "7")
     built(tmp_path, 2)
-    assert pins.pin(tmp_path, QUERY, "7", clock=lambda: 99.0) == first
-    assert first == pins.Pin(master.manifest.files, 12.5)
+    assert pins.pin(tmp_path, QUERY, "7") == first
+    assert first == pins.Pin(master.manifest.files)
     told = json.loads((tmp_path / ".pins" / QUERY / "7").read_text())
-    assert told == {"files": master.manifest.files, "time": 12.5}
+    assert told == {"files": master.manifest.files}
 
 
 def test_a_query_keeps_its_newest_pins_alone(tmp_path):

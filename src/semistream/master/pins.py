@@ -4,7 +4,7 @@
 
     products/.pins/
       lock                       taken by all who pin, together; by whoever removes, alone
-      <query id>/<batch id>      {"files": …, "time": …}, made once, by the first who comes
+      <query id>/<batch id>      {"files": …}, made once, by the first who comes
       held-<id>/<files>          the same, for the DataFrames of a driver that are no streams
 
 A pin is made before the snapshot's files are opened. So whoever removes snapshots, and reads the
@@ -17,7 +17,6 @@ import fcntl
 import json
 import os
 import shutil
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from semistream.master.files import Draft, sync_folder
 from semistream.master.format import Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = [
@@ -58,8 +57,6 @@ class Pin:
 
     files: str
     """The snapshot, by what its files' names begin with."""
-    time: float
-    """The batch's own clock, in seconds since 1970: the same in every attempt and replay."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def pin_folder(folder: Path) -> Path:
     return folder / ".pins"
 
 
-def pin(folder: Path, query: str, batch: str, clock: Callable[[], float] = time.time) -> Pin:
+def pin(folder: Path, query: str, batch: str) -> Pin:
     """Give the pin of a micro-batch; whoever comes first pins the current snapshot.
 
     Examples
@@ -106,12 +103,12 @@ def pin(folder: Path, query: str, batch: str, clock: Callable[[], float] = time.
     if found is None:
         Manifest.load(folder)  # no master is an error that says so
         with _locked(folder, fcntl.LOCK_SH):
-            found = _made(path, Manifest.load(folder).files, clock)
+            found = _made(path, Manifest.load(folder).files)
             _trim(path.parent)
     return found
 
 
-def hold(folder: Path, holder: str, files: str = "", clock: Callable[[], float] = time.time) -> Pin:
+def hold(folder: Path, holder: str, files: str = "") -> Pin:
     """Keep a snapshot, the current one if none is named, from being removed for a day.
 
     Who holds it again meanwhile has a day from then on.
@@ -120,7 +117,7 @@ def hold(folder: Path, holder: str, files: str = "", clock: Callable[[], float] 
     with _locked(folder, fcntl.LOCK_SH):
         files = files or Manifest.load(folder).files
         path = pin_folder(folder) / f"{HELD}{holder}" / files
-        found = _read(path) or _made(path, files, clock)
+        found = _read(path) or _made(path, files)
         os.utime(path)
     return found
 
@@ -130,10 +127,10 @@ def release(folder: Path, holder: str) -> None:
     shutil.rmtree(pin_folder(folder) / f"{HELD}{holder}", ignore_errors=True)
 
 
-def _made(path: Path, files: str, clock: Callable[[], float]) -> Pin:
+def _made(path: Path, files: str) -> Pin:
     """Make a pin, or give the one that someone else has made meanwhile."""
     path.parent.mkdir(exist_ok=True)
-    with Draft(path.parent, json.dumps(asdict(Pin(files, clock()))).encode()) as draft:
+    with Draft(path.parent, json.dumps(asdict(Pin(files))).encode()) as draft:
         draft.sync()
         if draft.publish_first(path.name):
             sync_folder(path.parent)  # a replay after a power cut must find it
@@ -144,7 +141,7 @@ def _made(path: Path, files: str, clock: Callable[[], float]) -> Pin:
 
 def _read(path: Path) -> Pin | None:
     try:
-        return Pin(**json.loads(path.read_bytes()))
+        return Pin(json.loads(path.read_bytes())["files"])
     except (FileNotFoundError, NotADirectoryError):
         return None
 
