@@ -109,7 +109,8 @@ def answer_keys(
     """Give for each row a struct of the master's columns, or whether there is a match."""
     _check_unique(job)
     with _running(job, channel) as (join, note):
-        answers, refusal = Answers(join, job.stream, job.room_for_answers // 2), Refusal(job)
+        answers = Answers(join, job.stream, job.room_for_answers // 2, job.path)
+        refusal = Refusal(job)
         for asked in batches:
             keys = refusal.asked(asked)
             yield from refusal.answers(answers.add(keys))
