@@ -92,7 +92,7 @@ class Answers:
         return pa.StructArray.from_arrays(columns, names=names, mask=mask)
 
     def _check_single(self, answers: int, answered: int) -> None:
-        """Refuse several answers to a row: of a database only its indexes told that there is one."""
+        """Refuse several answers to a row: a database has no snapshots that would tell before."""
         if answers != answered:
             msg = (
                 f"{self._master}: keys have come to have several rows there ({answers:,} answers "
