@@ -306,7 +306,7 @@ def test_the_password_shows_nowhere(products, caplog, monkeypatch):
     assert joined(start(named), 4) == ["product 4"]
     monkeypatch.delenv("SHOP_PASSWORD")
     POOL.close_idle(0)
-    with pytest.raises(OptionError, match="every executor"):
+    with pytest.raises(OptionError, match="on the driver"):
         ss.open_master(url, table="products", key="id", password_env="SHOP_PASSWORD")
 
 
