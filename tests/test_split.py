@@ -232,6 +232,16 @@ def test_what_was_found_is_held_where_a_master_has_no_snapshots(spark, folder):
     assert [each.name for each in (folder / "held").iterdir()] == ["1"]
 
 
+def test_a_row_that_would_be_parted_several_times_is_refused(spark, folder):
+    path = pipeline(folder, second="{city: Z}")
+    text = path.read_text().replace("on: vendor,", "on: vendor, transfer: rows,")
+    path.write_text(text.replace("files_per_batch: 1", "files_per_batch: 2"))
+    prepared = prepare(read_pipeline(path), spark)
+    put_master(folder, "vendors", {"vendor": [1, 1], "city": ["A", "B"]}, "vendor")
+    with pytest.raises(Exception, match="up to 2 rows a key, and in its pipeline"):
+        start(prepared, spark, once=True).awaitTermination()
+
+
 def crash(*_: object, **__: object) -> None:
     raise CrashError("cut off")
 

@@ -22,6 +22,7 @@ from semistream.enrich import enrich
 from semistream.master import build_master
 from semistream.master.pins import pin
 from semistream.pipeline import PipelineError, read_pipeline
+from semistream.pipeline.check import check
 from semistream.spark import batchwise, running
 from semistream.spark.batches import write_delta
 from semistream.spark.clock import batch_millis
@@ -310,6 +311,13 @@ def test_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
     path.write_text(PIPELINE.replace("on_missing: wait", "on_missing: drop"))
     with pytest.raises(PipelineError, match="waiting has no use"):
         read_pipeline(path)
+    path.write_text(
+        "source: {kind: files, path: sales}\nsink: {kind: delta, path: facts}\n"
+        "enrich: {master: products, on: key, how: left, on_missing: wait}\n"
+    )
+    build_master(pa.table({"key": [1], "Waiting_since": ["x"]}), tmp_path / "products", key="key")
+    with pytest.raises(PipelineError, match="adds a column 'waiting_since', which there is"):
+        check(read_pipeline(path), pa.schema({"key": pa.int64()}))
 
 
 LIVE = """\

@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import time
+import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ __all__ = [
     "Pinned",
     "all_pins",
     "alone",
+    "can_pin",
     "hold",
     "pin",
     "pin_folder",
@@ -128,6 +130,18 @@ def hold(folder: Path, holder: str, files: str = "", clock: Callable[[], float] 
 def release(folder: Path, holder: str) -> None:
     """Hold nothing any more."""
     shutil.rmtree(pin_folder(folder) / f"{HELD}{holder}", ignore_errors=True)
+
+
+def can_pin(folder: Path) -> bool:
+    """Tell whether pins can be made here, by making one that is no one's."""
+    place, name = pin_folder(folder), f".trial-{uuid.uuid4().hex}"
+    try:
+        with _locked(folder, fcntl.LOCK_SH), Draft(place) as draft:
+            draft.publish_first(name)
+            (place / name).unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _made(path: Path, files: str, clock: Callable[[], float]) -> Pin:
