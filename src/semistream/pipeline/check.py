@@ -17,6 +17,7 @@ from semistream.host import HostShare, default_root
 from semistream.master import Master, open_master
 from semistream.missing import QUARANTINED, SINCE, OnMissing
 from semistream.pipeline.columns import arrange, wrong_columns
+from semistream.pipeline.places import taken_places
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spec import JoinSpec
 
@@ -118,6 +119,8 @@ class _Checker:
             schema = self._enrich(f"enrich[{i}]", step, schema)
         if schema is None:
             return None
+        for setting, message in taken_places(self._pipeline):
+            self._wrong(setting, message)
         self._quarantine(stream, schema)
         self._waiting(schema)
         columns = self._pipeline.columns
@@ -179,21 +182,17 @@ class _Checker:
         for name in stream.names:
             if re.search(r"[ ,;{}()\n\t=]", name):
                 self._wrong("quarantine", f"is a Delta table, which takes no name as {name!r}")
-        if pipeline.quarantine == getattr(pipeline.sink, "path", None):
-            self._wrong("quarantine.path", "is the sink's; give it a path of its own")
         if len(self._steps) == len(pipeline.enrich):
             for where, message in _unfit(pipeline, self._steps):
                 self._wrong(where, message)
 
     def _waiting(self, enriched: pa.Schema) -> None:
         """Check that rows can wait, and come out exactly once."""
-        pipeline, path = self._pipeline, self._pipeline.waiting.path
+        pipeline = self._pipeline
         if not pipeline.waits:
             return
         if SINCE in map(str.lower, enriched.names):  # Spark would put one in the other's place
             self._wrong("waiting", f"adds a column {SINCE!r}, which there is; rename that")
-        if path in {pipeline.quarantine, getattr(pipeline.sink, "path", None)}:
-            self._wrong("waiting.path", "is taken; give it a path of its own")
         if pipeline.sink.kind == "parquet":
             self._wrong(
                 "sink.kind",
