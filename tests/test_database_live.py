@@ -9,6 +9,7 @@ import pickle
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from urllib.parse import quote
 
 import numpy as np
@@ -27,8 +28,10 @@ from semistream.errors import (
     SchemaError,
     StoreError,
 )
+from semistream.master.database.address import Secret
 from semistream.master.database.pool import POOL
 from semistream.master.database.retry import Retry
+from semistream.spark.live import for_workers, in_database
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("databases")]
 
@@ -371,6 +374,26 @@ def test_postgresql_in_its_own_ways(postgresql, monkeypatch):
         open_table(postgresql, "odd", "feels")
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     assert ss.open_master(postgresql.url(password=False), table="odd", key="id").rows == 1
+
+
+def test_masters_that_differ_in_options_alone_share_nothing(postgresql):
+    masters = []
+    for tenant in ("one", "two"):
+        postgresql.execute(
+            f"DROP SCHEMA IF EXISTS {tenant} CASCADE", f"CREATE SCHEMA {tenant}",
+            f"CREATE TABLE {tenant}.wares (id bigint PRIMARY KEY, name text)",
+            f"INSERT INTO {tenant}.wares VALUES (4, '{tenant}')",
+        )  # fmt: skip
+        url = f"{postgresql.url()}?options=-csearch_path%3D{tenant}"
+        masters.append(for_workers(ss.open_master(url, table="wares", key="id", ttl=60)))
+    one, two = map(in_database, masters)
+    assert [joined(start(master), 4) for master in (one, two)] == [["one"], ["two"]]
+    assert one.identity != two.identity
+    assert "search_path" not in one.identity
+    store = replace(one.store, address=replace(one.store.address, password=Secret("new")))
+    renewed = replace(one, store=store)
+    assert in_database(renewed) is renewed
+    assert renewed.identity == one.identity
 
 
 def test_mariadb_in_its_own_ways(mariadb):

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     import os
 
     from semistream.master import Master
+    from semistream.master.database.store import Store
 
 __all__ = ["for_workers", "in_database", "reach"]
 
 _MOST = 64  # masters that a process remembers
 _RUN = uuid.uuid4().hex
-_known: dict[str, DatabaseMaster] = {}
+_known: dict[tuple[str, str, Store], DatabaseMaster] = {}
 
 
 def for_workers(master: Master | str | os.PathLike[str]) -> DatabaseMaster | None:
@@ -43,7 +44,7 @@ def for_workers(master: Master | str | os.PathLike[str]) -> DatabaseMaster | Non
 
 def in_database(master: DatabaseMaster) -> DatabaseMaster:
     """Give the same master at each task of a process: what changes is told to that one."""
-    name = f"{master.identity}{master.schema}"
+    name = master.identity, str(master.schema), master.store  # as with a new password
     if name not in _known and len(_known) >= _MOST:
         _known.pop(next(iter(_known)))
     return _known.setdefault(name, master)

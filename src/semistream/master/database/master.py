@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +55,9 @@ class DatabaseMaster(Master):
     @property
     def identity(self) -> str:
         """What tells rows of this master from others that a host holds; without password."""
-        told = (self.store.address, self.table.parts, self.table.key, self.table.where)
+        address, table = self.store.address, self.table
+        options = sha256(repr(address.options).encode()).hexdigest()  # they may hold secrets
+        told = (address, options, table.parts, table.key, table.where)
         return repr((*map(str, told), self.ttl, self.absent_ttl, self.feed, self.run))
 
     def listen(self) -> None:
