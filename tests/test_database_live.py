@@ -19,6 +19,7 @@ import pymysql
 import pytest
 
 import semistream as ss
+from parts import wait_for
 from parts.databases import PASSWORD
 from parts.live import open_table
 from semistream.errors import (
@@ -394,6 +395,18 @@ def test_masters_that_differ_in_options_alone_share_nothing(postgresql):
     renewed = replace(one, store=store)
     assert in_database(renewed) is renewed
     assert renewed.identity == one.identity
+
+
+def test_a_feed_needs_no_password_in_the_environment_of_workers(postgresql, monkeypatch):
+    monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
+    postgresql.load("products", pa.table({"id": [1]}), "id")
+    url, options = postgresql.url(password=False), {"password_env": "SHOP_PASSWORD"}
+    master = ss.open_master(url, table="products", key="id", feed="notify", **options)
+    master = pickle.loads(pickle.dumps(for_workers(master)))
+    monkeypatch.delenv("SHOP_PASSWORD")
+    master.listen()
+    wait_for("the feed", lambda: master.changes.trusted)
+    assert PASSWORD not in master.identity
 
 
 def test_mariadb_in_its_own_ways(mariadb):
