@@ -472,6 +472,17 @@ def test_an_answer_that_is_cut_in_the_middle_goes_on_where_it_was(server, monkey
     assert len(cuts) == 4
 
 
+def test_a_request_with_long_keys_stays_within_its_part(postgresql):
+    words = [f"{i} {'x' * 1000}" for i in range(400)]
+    postgresql.load("words", pa.table({"id": words[::2], "name": words[::2]}))
+    batch = pa.record_batch({"id": words})
+    join = ss.Join(open_table(postgresql, "words", "id"), batch.schema, on="id", memory="1500KB")
+    part = join.plan.components["fetch"] // 4
+    out = [*join.offer(batch), *join.drain()]
+    assert sorted(n for b in out for n in b["name"].to_pylist()) == sorted(words[::2])
+    assert join.metrics.queries >= sum(map(len, words)) * 6 // part
+
+
 def cut_off(scheme):
     if scheme == "postgresql":
         return psycopg.OperationalError("server closed the connection unexpectedly")
