@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["DatabaseMaster", "one_range"]
 
 _LEAST = -(2**63)
+_ANY = 1 << 40
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,6 +50,8 @@ class DatabaseMaster(Master):
     changes: Changes = field(default_factory=Changes, repr=False)
     feed: Feed | None = None
     """Where changes are told."""
+    counted: bool = True
+    """Whether the number of rows is known, and not just that there are so many at the least."""
     run: str = field(default="", repr=False)
     """Only joins with the same hold rows together."""
 
@@ -59,6 +62,11 @@ class DatabaseMaster(Master):
         options = sha256(repr(address.options).encode()).hexdigest()  # they may hold secrets
         told = (address, options, table.parts, table.key, table.where)
         return repr((*map(str, told), self.ttl, self.absent_ttl, self.feed, self.run))
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows there may be."""
+        return self.rows if self.counted else _ANY
 
     def listen(self) -> None:
         """Follow the change feed in this process, if there is one."""
@@ -129,13 +137,14 @@ class DatabaseMaster(Master):
     def describe(self) -> str:
         """Say in a few lines what this master is."""
         s = self.statistics
+        about = "about" if self.counted else "at least"
         unique = "at most one row each" if s.most_duplicates == 1 else "any number of rows each"
         lives = [_life(self.ttl), _life(self.absent_ttl)]
         return "\n".join(
             [
                 f"master   {self.store}",
                 f"key      {', '.join(self.key)} ({unique})",
-                f"rows     about {s.rows:,} of {self.row_bytes:.0f} B, {format_bytes(s.bytes)}",
+                f"rows     {about} {s.rows:,} of {self.row_bytes:.0f} B, {format_bytes(s.bytes)}",
                 f"fresh    rows for {lives[0]}, absent keys for {lives[1]}",
                 f"columns  {', '.join(f'{c.name}: {c.type}' for c in self.schema)}",
             ]
