@@ -29,6 +29,7 @@ from semistream.errors import (
     SchemaError,
     StoreError,
 )
+from semistream.host import HostShare
 from semistream.master.database.address import Secret
 from semistream.master.database.pool import POOL
 from semistream.master.database.retry import Retry
@@ -373,6 +374,11 @@ def test_postgresql_in_its_own_ways(postgresql, monkeypatch):
     assert [code for b in out for code in b["code"].to_pylist()] == ["ab"]
     with pytest.raises(SchemaError, match="cast it in a view"):
         open_table(postgresql, "odd", "feels")
+    by_number = open_table(postgresql, "odd", "free")
+    batch = pa.record_batch({"free": ["n/a", "", "3.14159", "3.141590", "1e9", "9" * 200_000]})
+    join = ss.Join(by_number, batch.schema, on="free", how="semi", memory="8MB")
+    out = [*join.offer(batch), *join.drain()]
+    assert [free for b in out for free in b["free"].to_pylist()] == ["3.14159"]
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     assert ss.open_master(postgresql.url(password=False), table="odd", key="id").rows == 1
 
@@ -481,6 +487,33 @@ def test_a_request_with_long_keys_stays_within_its_part(postgresql):
     out = [*join.offer(batch), *join.drain()]
     assert sorted(n for b in out for n in b["name"].to_pylist()) == sorted(words[::2])
     assert join.metrics.queries >= sum(map(len, words)) * 6 // part
+
+
+def test_a_view_that_nobody_counted_may_be_large(server, tmp_path):
+    server.load("viewed", pa.table({"id": np.arange(3000)}), "id")
+    server.execute("CREATE OR REPLACE VIEW large_view AS SELECT id, id AS name FROM viewed")
+    server.execute(
+        "CREATE OR REPLACE VIEW small_view AS SELECT id, id AS name FROM viewed WHERE id < 9"
+    )
+    hot = []
+    for view in ("large_view", "small_view"):
+        master = open_table(server, view, "id")
+        join = start(master, memory="8MB", shared=HostShare(tmp_path, tasks=1))
+        hot.append(sum(join.plan.host.values()))
+        assert ("rows     at least 1,000" in master.describe()) == (view == "large_view")
+    assert hot[0] > 5 * hot[1]
+
+
+def test_the_last_moment_is_asked_for(server):
+    moments = ["9999-12-31 00:00:00", "9999-12-31 23:59:58"]
+    kind = "timestamp" if server.scheme == "postgresql" else "datetime(6)"
+    server.execute("DROP TABLE IF EXISTS ends", f"CREATE TABLE ends (at {kind} PRIMARY KEY)")
+    server.execute(f"INSERT INTO ends VALUES ('{moments[0]}'), ('{moments[1]}')")
+    keys = pa.array([*moments, "9999-12-31 23:59:59"]).cast(pa.timestamp("us"))
+    batch = pa.record_batch({"at": keys})
+    join = ss.Join(open_table(server, "ends", "at"), batch.schema, on="at", how="semi")
+    out = [*join.offer(batch), *join.drain()]
+    assert sorted(str(at) for b in out for at in b["at"].to_pylist()) == moments
 
 
 def cut_off(scheme):

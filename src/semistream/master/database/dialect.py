@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,7 +40,7 @@ class Found:
 
     columns: tuple[Column, ...]
     rows: int
-    """As it estimates."""
+    """As it estimates; 0 where it does not."""
     indexes: tuple[tuple[bool, tuple[str, ...]], ...]
     """Of each index whether it is unique, and its columns."""
 
@@ -151,7 +151,8 @@ class Dialect(ABC):
         """Tell which keys the column can hold at all; others would be refused, not just absent."""
         t = pa.types
         if t.is_date32(values.type) or t.is_timestamp(values.type):
-            first, last = (pa.scalar(d).cast(values.type) for d in (date.min, date.max))
+            kind = date if t.is_date32(values.type) else datetime
+            first, last = (pa.scalar(d).cast(values.type) for d in (kind.min, kind.max))
             return pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
         return pa.repeat(True, len(values))
 
