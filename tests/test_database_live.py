@@ -516,6 +516,23 @@ def test_the_last_moment_is_asked_for(server):
     assert sorted(str(at) for b in out for at in b["at"].to_pylist()) == moments
 
 
+def test_zero_dates_of_mysql_are_no_keys(mariadb):
+    mariadb.execute("DROP TABLE IF EXISTS days", "CREATE TABLE days (day date, name varchar(9))")
+    zero = ", ".join(["('0000-00-00', 'zero')"] * 30)
+    rest = ", ".join(f"('{1968 + i}-05-01', '{i}')" for i in range(9))
+    with mariadb.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = ''")
+        cursor.execute(f"INSERT INTO days VALUES {zero}, {rest}")
+        connection.commit()
+    master = open_table(mariadb, "days", "day", page_bytes=256)
+    days = ["1968-05-01", "1970-01-01", "1976-05-01"]
+    batch = pa.record_batch({"day": pa.array(days).cast(pa.date32())})
+    for algorithm in ("hybridjoin", "adaptive"):
+        join = ss.Join(master, batch.schema, on="day", algorithm=algorithm, memory="1MB")
+        out = [*join.offer(batch), *join.drain()]
+        assert sorted(name for b in out for name in b["name"].to_pylist()) == ["0", "8"]
+
+
 def cut_off(scheme):
     if scheme == "postgresql":
         return psycopg.OperationalError("server closed the connection unexpectedly")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from semistream.errors import MasterError, OptionError, SchemaError
 from semistream.master.database.changes import Changes
 from semistream.master.database.fetch import answers
-from semistream.master.database.ranges import RangeReader, paged_index
+from semistream.master.database.ranges import LEAST, RangeReader, paged_index
 from semistream.master.index import Index
 from semistream.master.store import Master
 from semistream.units import format_bytes
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DatabaseMaster", "one_range"]
 
-_LEAST = -(2**63)
 _ANY = 1 << 40
 
 
@@ -158,8 +157,8 @@ def _life(seconds: float | None) -> str:
 def one_range() -> Index:
     """Give an index of one range that holds every key; each join has its own."""
     return Index(
-        code=np.array([_LEAST]),
-        page_code=np.array([_LEAST]),
+        code=np.array([LEAST]),
+        page_code=np.array([LEAST]),
         offset=np.zeros(1, dtype=np.int64),
         checksum=np.zeros(1, dtype=np.uint64),
         length=np.zeros(1, dtype=np.int32),
