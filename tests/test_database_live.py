@@ -30,7 +30,8 @@ from semistream.errors import (
     StoreError,
 )
 from semistream.host import HostShare
-from semistream.master.database.address import Secret
+from semistream.master.database.address import Address, Secret
+from semistream.master.database.dialect import Statement
 from semistream.master.database.pool import POOL
 from semistream.master.database.retry import Retry
 from semistream.spark.live import for_workers, in_database
@@ -531,6 +532,26 @@ def test_zero_dates_of_mysql_are_no_keys(mariadb):
         join = ss.Join(master, batch.schema, on="day", algorithm=algorithm, memory="1MB")
         out = [*join.offer(batch), *join.drain()]
         assert sorted(name for b in out for name in b["name"].to_pylist()) == ["0", "8"]
+
+
+def test_an_answer_that_nobody_reads_is_left(mariadb):
+    mariadb.load("products", pa.table({"id": np.arange(9)}), "id")
+    store = open_table(mariadb, "products", "id").store
+    with store.dialect.connect(store.address) as connection:
+        answer = store.dialect.messages(connection, Statement("SELECT id FROM products"))
+        next(answer)
+        result = answer.gi_frame.f_locals["result"]
+        answer.close()
+        assert not result.unbuffered_active
+
+
+def test_addresses_keep_letters_and_escapes():
+    query = Address.parse("postgresql://me@/shop?password=100%2525&host=/tmp")
+    assert (query.host, query.password.reveal()) == ("", "100%25")
+    socket = Address.parse("postgresql://me:a%2540@%2Frun%2FPostgres/shop")
+    assert (socket.host, socket.password.reveal()) == ("/run/Postgres", "a%40")
+    six = Address.parse("mysql://me@[::1]:3307/shop")
+    assert (six.host, six.port) == ("::1", 3307)
 
 
 def cut_off(scheme):
