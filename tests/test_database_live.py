@@ -8,6 +8,7 @@ import multiprocessing
 import pickle
 import threading
 import time
+import traceback
 from collections import Counter
 from dataclasses import replace
 from urllib.parse import quote
@@ -161,6 +162,10 @@ def test_only_columns_and_rows_that_are_wanted_travel(products):
         ({"where": "stock > 1"}, OptionError, "give tuples"),
         ({"where": [("stock", "~", 1)]}, OptionError, "choose one of"),
         ({"where": [("stock", "=")]}, OptionError, "have no value"),
+        ({"where": [("stock", "=", None)]}, OptionError, "'is null'"),
+        ({"where": [("stock", "not in", [1, None])]}, OptionError, "'is not null'"),
+        ({"where": [("stock", "in", [])]}, OptionError, "leave the condition out"),
+        ({"where": [("name", "in", "AT")]}, OptionError, "needs a list"),
         ({"ttl": "soon"}, OptionError, "is not a time"),
         ({"read": "mapped"}, OptionError, "is for files"),
     ],
@@ -552,6 +557,24 @@ def test_addresses_keep_letters_and_escapes():
     assert (socket.host, socket.password.reveal()) == ("/run/Postgres", "a%40")
     six = Address.parse("mysql://me@[::1]:3307/shop")
     assert (six.host, six.port) == ("::1", 3307)
+
+
+def test_an_answer_of_which_a_part_was_used_is_not_asked_for_again(postgresql, monkeypatch):
+    postgresql.load("products", pa.table({"id": np.arange(9)}), "id")
+    master = open_table(postgresql, "products", "id")
+    dialect = type(master.store.dialect)
+    messages = dialect.messages
+
+    def cut(self, connection, statement):
+        yield next(messages(self, connection, statement))
+        raise psycopg.OperationalError(f"no connection with {PASSWORD}")
+
+    monkeypatch.setattr(dialect, "messages", cut)
+    statement = master.store.dialect.sample(master.table, 9)
+    with pytest.raises(StoreError, match=r"so it was not asked for again: .*\*\*\*") as failed:
+        list(master.store.rows(statement, master.table.columns, 1))
+    assert failed.value.__cause__ is None
+    assert PASSWORD not in "".join(traceback.format_exception(failed.value))
 
 
 def cut_off(scheme):

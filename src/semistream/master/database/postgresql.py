@@ -153,7 +153,8 @@ class PostgreSQL(Dialect):
         if state:
             return state.startswith(_TRANSIENT)
         if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-            return not _PERMANENT_LOGIN.search(str(error))
+            asked = getattr(error.pgconn, "needs_password", False)  # in whatever language
+            return not (asked or _PERMANENT_LOGIN.search(str(error)))
         return False
 
     def quoted(self, name: str) -> str:
