@@ -114,13 +114,12 @@ class MySQL(Dialect):
             sql = cursor.mogrify(statement.sql, statement.parameters)
         connection._execute_command(COMMAND.COM_QUERY, sql)  # noqa: SLF001 - none else streams
         result = MySQLResult(connection)
-        result.init_unbuffered_query()
-        while True:
-            packet = connection._read_packet()  # noqa: SLF001
-            if packet.is_eof_packet():
-                result.unbuffered_active = False
-                return
-            yield packet.get_all_data()
+        try:
+            result.init_unbuffered_query()
+            while not (packet := connection._read_packet()).is_eof_packet():  # noqa: SLF001
+                yield packet.get_all_data()
+        finally:
+            result.unbuffered_active = False  # else it reads the rest of what nobody wants
 
     def is_transient(self, error: Exception) -> bool | None:
         """Judge by the server's number."""
