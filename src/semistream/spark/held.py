@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["held"]
+__all__ = ["forget", "held"]
 
 _WHOLE = "_SUCCESS"  # Spark's own sign that all tasks of a job have written
 
@@ -32,9 +32,13 @@ def held(batch: DataFrame, folder: str, number: int) -> DataFrame:
     spark, path = batch.sparkSession, f"{folder}/{number}"
     if not _files(spark, path, lambda files, at: files.exists(at(path, _WHOLE))):
         batch.write.mode("overwrite").parquet(path)
-    before = f"{folder}/{number - 1}"
-    _files(spark, before, lambda files, at: files.delete(at(before), True))
+    forget(spark, f"{folder}/{number - 1}")
     return spark.read.schema(batch.schema).parquet(path)
+
+
+def forget(spark: SparkSession, path: str) -> None:
+    """Delete a folder, if it is there."""
+    _files(spark, path, lambda files, at: files.delete(at(path), True))
 
 
 def _files(spark: SparkSession, path: str, do: Any) -> Any:  # noqa: ANN401 - Hadoop's

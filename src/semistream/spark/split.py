@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ATTEMPTS",
     "ENRICHMENT",
+    "QUERY",
     "REASON",
     "ROW",
     "TIME",
