@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,8 @@ from pyiceberg.utils.config import Config
 
 import semistream as ss
 from semistream.errors import OptionError, SchemaError
+from semistream.master.lake.parquet import ParquetFiles
+from semistream.master.lake.place import without_secrets
 from test_sync import PAGE, same_as_built
 
 if TYPE_CHECKING:
@@ -108,7 +111,7 @@ def test_delta_is_built_at_a_version_and_comes_to_one(tmp_path) -> None:
     assert master.schema.names == ["name", "id"]
     source = dict(master.manifest.source)
     assert source.pop("table")
-    assert source == {"kind": "delta", "uri": uri, "version": 1, "columns": ["name", "id"]}
+    assert source == {"kind": "delta", "uri": uri, "version": 1}
     synced = ss.sync_master(tmp_path / "m", version=2)
     assert (synced.version, synced.upserted, synced.master.rows) == (2, 1, 12)
     assert synced.master.manifest.parent == master.manifest.files
@@ -253,6 +256,51 @@ def test_iceberg_without_its_old_snapshot_is_compared_row_by_row(tmp_path, catal
     table.maintenance.expire_snapshots().by_id(old).commit()
     synced = ss.sync_master(tmp_path / "m", source=table)
     assert (synced.how, synced.deleted) == ("all rows", 10)
+
+
+# Places
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_place_that_cannot_be_looked_at_is_not_taken_for_files(tmp_path, scheme) -> None:
+    with pytest.raises(OptionError, match=r"xx' cannot be reached: .*File name too long"):
+        ss.build_master(f"{scheme}{tmp_path}/{'x' * 300}", tmp_path / "m", key="id")
+
+
+@pytest.mark.parametrize(
+    ("uri", "plain"),
+    [
+        ("s3://KEY:SECRET@bucket/x?region=eu", "s3://bucket/x?region=eu"),
+        ("s3://KEY:SEC/RET@bucket/x", "s3://bucket/x"),
+        ("s3://KEY:SEC@RET@bucket/a@b", "s3://bucket/a@b"),
+        ("abfs://box:SECRET@acc.dfs.core.windows.net/x", "abfs://box@acc.dfs.core.windows.net/x"),
+        ("abfs://acc.net/x?client_secret=SECRET&y=1", "abfs://acc.net/x?client_secret=&y=1"),
+        ("abfss://box@acc.dfs.core.windows.net/x", "abfss://box@acc.dfs.core.windows.net/x"),
+        ("gs://anonymous@bucket/x", "gs://anonymous@bucket/x"),
+        ("hdfs://host:9000/a@b", "hdfs://host:9000/a@b"),
+        ("/folder/a:b@c", "/folder/a:b@c"),
+    ],
+)
+def test_secrets_are_not_part_of_a_place(uri, plain) -> None:
+    assert without_secrets(uri) == plain
+
+
+def test_secrets_are_neither_kept_nor_said(tmp_path) -> None:
+    pq.write_table(products(range(3)), tmp_path / "a.parquet")
+    files = ParquetFiles.open(str(tmp_path / "a.parquet"), None)
+    assert replace(files, uri="s3://KEY:SECRET@bucket/x").note["uri"] == "s3://bucket/x"
+    for place in ("none://KEY:SECRET@bucket/x", "none://KEY:SEC/RET@bucket/x.metadata.json"):
+        with pytest.raises(OptionError, match="none://bucket/x") as raised:
+            ss.build_master(place, tmp_path / "m", key="id")
+        assert "RET" not in str(raised.value)
+
+
+def test_a_table_of_another_kind_is_named(tmp_path) -> None:
+    uri = delta(tmp_path / "table", products(range(10)), feed=False)
+    ss.build_master(uri, tmp_path / "m", key="id")
+    shutil.rmtree(tmp_path / "table" / "_delta_log")
+    with pytest.raises(OptionError, match=r"table' is of kind parquet, .* built from delta"):
+        ss.sync_master(tmp_path / "m")
 
 
 # Parquet

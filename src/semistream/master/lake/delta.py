@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from semistream.errors import OptionError
 from semistream.master.lake.parquet import scan
+from semistream.master.lake.place import named, without_secrets
 from semistream.master.lake.table import Feed, LakeTable, conformed, projected
 from semistream.master.sync.merge import Scope
 
@@ -58,7 +59,6 @@ class Delta(LakeTable):
             "kind": self.kind,
             "uri": _plain(self.table.table_uri),
             "version": self.table.version(),
-            "columns": None if self.columns is None else list(self.columns),
             "table": str(self.table.metadata().id),
         }
 
@@ -82,8 +82,8 @@ class Delta(LakeTable):
                 yield conformed(batch, schema)
         except DeltaError as error:
             msg = (
-                f"{self.table.table_uri}: deltalake does not read this table ({error}); let Spark "
-                "read it: build_master(spark.read.format('delta').load(…), …)"
+                f"{_plain(self.table.table_uri)}: deltalake does not read this table ({error}); "
+                "let Spark read it: build_master(spark.read.format('delta').load(…), …)"
             )
             raise OptionError(msg) from error
 
@@ -91,8 +91,8 @@ class Delta(LakeTable):
         """Tell whether this version comes after the noted one."""
         if since["table"] != str(self.table.metadata().id):
             msg = (
-                f"{self.table.table_uri} is not the table that the master was built from: it was "
-                "made anew there; build the master again"
+                f"{_plain(self.table.table_uri)} is not the table that the master was built from: "
+                "it was made anew there; build the master again"
             )
             raise OptionError(msg)
         version = self.table.version()
@@ -133,9 +133,7 @@ def _fragments(table: DeltaTable) -> dict[str, pyarrow.dataset.ParquetFileFragme
 def _plain(uri: str) -> str:
     """Give a path for what is on this machine, and a URI without password for all else."""
     parts = urlsplit(uri)
-    if parts.scheme == "file":
-        return unquote(parts.path).rstrip("/")
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return unquote(parts.path).rstrip("/") if parts.scheme == "file" else without_secrets(uri)
 
 
 def _again(table: DeltaTable, version: int | None) -> DeltaTable:
@@ -149,8 +147,9 @@ def _load(source: str | DeltaTable, version: int | None) -> DeltaTable:
             return _again(source, version)
         return DeltaTable(source, version=version)
     except TableNotFoundError as error:
-        msg = f"source={source!r}: no Delta table is there"
+        msg = f"{named(source)}: no Delta table is there"
         raise OptionError(msg) from error
     except DeltaError as error:
-        msg = f"source={source!r}: version {version} cannot be loaded ({error}); choose another"
+        reason = without_secrets(str(error))
+        msg = f"{named(source)}: version {version} cannot be loaded ({reason}); choose another"
         raise OptionError(msg) from error

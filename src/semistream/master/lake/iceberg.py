@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.table import DataScan, FileScanTask, StaticTable, Table
 
 from semistream.errors import OptionError
+from semistream.master.lake.place import named, without_secrets
 from semistream.master.lake.table import Feed, LakeTable, conformed, projected
 from semistream.master.sync.merge import Scope
 
@@ -85,7 +86,6 @@ class Iceberg(LakeTable):
             "kind": self.kind,
             "uri": name if named else self.table.location(),
             "version": self.version,
-            "columns": None if self.columns is None else list(self.columns),
             "table": str(self.table.metadata.table_uuid),
             "time": self._time(self.version),
         }
@@ -163,8 +163,9 @@ def _load(source: str) -> Table:
             return load_catalog(catalog).load_table(name)
         return StaticTable.from_metadata(source)
     except Exception as error:
+        reason = without_secrets(str(error))
         msg = (
-            f"source={source!r}: no Iceberg table can be loaded ({error}); give the path of a "
+            f"{named(source)}: no Iceberg table can be loaded ({reason}); give the path of a "
             f"metadata file, '{SCHEME}<catalog>/<namespace>.<table>' with a catalog of your "
             ".pyiceberg.yaml, or the Table that pyiceberg loaded"
         )

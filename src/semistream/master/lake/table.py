@@ -45,7 +45,7 @@ class LakeTable(ABC):
     @property
     @abstractmethod
     def note(self) -> dict[str, Any]:
-        """What a manifest says of it: ``kind``, ``uri``, ``version``, ``columns``, …; JSON."""
+        """What a manifest says of it: ``kind``, ``uri``, ``version``, …; JSON."""
 
     @abstractmethod
     def batches(self, memory: int) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from semistream.master.build import Progress, written
 from semistream.master.files import Draft
 from semistream.master.format import Manifest
 from semistream.master.lake.find import find_table
+from semistream.master.lake.place import named
 from semistream.master.sort import ExternalSort
 from semistream.master.source import Rows
 from semistream.master.store import Master, open_master
@@ -145,8 +146,8 @@ def _table(manifest: Manifest, version: int | None, source: Any) -> LakeTable:  
     table = find_table(source or note["uri"], version, tuple(manifest.schema.names))
     if table.kind != note["kind"]:
         msg = (
-            f"source={source!r} is of kind {table.kind}, the master was built from {note['kind']} "
-            f"({note['uri']}); build it again"
+            f"{named(source or note['uri'])} is of kind {table.kind}, the master was built from "
+            f"{note['kind']} ({note['uri']}); build it again"
         )
         raise OptionError(msg)
     return table
