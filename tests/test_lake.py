@@ -111,7 +111,7 @@ def test_delta_is_built_at_a_version_and_comes_to_one(tmp_path) -> None:
     assert master.schema.names == ["name", "id"]
     source = dict(master.manifest.source)
     assert source.pop("table")
-    assert source == {"kind": "delta", "uri": uri, "version": 1}
+    assert source == {"kind": "delta", "uri": uri, "version": 1, "mapped": False}
     synced = ss.sync_master(tmp_path / "m", version=2)
     assert (synced.version, synced.upserted, synced.master.rows) == (2, 1, 12)
     assert synced.master.manifest.parent == master.manifest.files
@@ -173,6 +173,17 @@ def test_a_column_that_is_not_taken_may_come(tmp_path) -> None:
     assert ss.sync_master(tmp_path / "m").master.rows == 11
 
 
+def test_delta_with_mapped_columns_is_compared_row_by_row(tmp_path) -> None:
+    uri, mapped = str(tmp_path / "table"), {"delta.columnMapping.mode": "name"}
+    write_deltalake(uri, products(range(100)), configuration=FEED | mapped)
+    assert ss.build_master(uri, tmp_path / "m", key="id", page_bytes=PAGE).rows == 100
+    write_deltalake(uri, products([100], 1), mode="append")
+    synced = ss.sync_master(tmp_path / "m")
+    assert (synced.how, synced.upserted) == ("all rows", 1)
+    wanted = pa.concat_tables([products(range(100)), products([100], 1)])
+    same_as_built(synced.master, wanted, tmp_path / "built")
+
+
 def test_the_librarys_own_table_is_a_source(tmp_path) -> None:
     uri = delta(tmp_path / "table", products(range(10)), feed=False)
     old = DeltaTable(uri)
@@ -216,6 +227,23 @@ def test_iceberg_follows_every_kind_of_change(tmp_path, catalog, make) -> None:
         assert synced.version == table.current_snapshot().snapshot_id
         same_as_built(synced.master, table.scan().to_arrow(), tmp_path / f"built {step}")
     assert ss.sync_master(path, source=table).values == 0
+
+
+def test_iceberg_whose_column_has_the_name_of_another(tmp_path, catalog) -> None:
+    prices = pa.schema([("id", pa.int64()), ("price", pa.float64()), ("list", pa.float64())])
+    table = catalog.create_table("shop.products", prices)
+    table.append(pa.table({"id": [1, 2], "price": [1.0, 2.0], "list": [10.0, 20.0]}))
+    ss.build_master(table, tmp_path / "m", key="id", columns=["id", "price"])
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("price")
+    with table.update_schema() as update:
+        update.rename_column("list", "price")
+    table.append(pa.table({"id": [3], "price": [30.0]}))
+    synced = ss.sync_master(tmp_path / "m", source=table)
+    assert synced.how == "all rows"
+    same_as_built(synced.master, table.scan().to_arrow(), tmp_path / "built")
+    table.append(pa.table({"id": [4], "price": [40.0]}))
+    assert ss.sync_master(tmp_path / "m", source=table).how == "files"
 
 
 def test_iceberg_by_metadata_file_and_by_snapshot(tmp_path, catalog) -> None:

@@ -27,6 +27,7 @@ _TYPE = "_change_type"
 _CAME = pa.array(["insert", "update_postimage"])
 _WENT = pa.array(["delete", "update_preimage"])
 _FEED = "delta.enableChangeDataFeed"
+_MAPPING = "delta.columnMapping.mode"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Delta(LakeTable):
             "uri": _plain(self.table.table_uri),
             "version": self.table.version(),
             "table": str(self.table.metadata().id),
+            "mapped": _is_mapped(self.table),
         }
 
     def count(self) -> int | None:
@@ -70,7 +72,7 @@ class Delta(LakeTable):
     def batches(self, memory: int) -> Iterator[pa.RecordBatch]:
         """Give all rows: file by file, or as deltalake joins them with its deletion vectors."""
         try:
-            files = self.table.to_pyarrow_dataset()
+            files = _dataset(self.table)
         except DeltaError:  # deletion vectors, column mapping
             return self._scanned()
         return scan(files.get_fragments(), self.schema, memory)
@@ -102,10 +104,11 @@ class Delta(LakeTable):
 
     def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
         """Give the change data feed, where it is on, the files that came and went, all rows."""
-        start = since["version"]
-        if self.table.metadata().configuration.get(_FEED) == "true":
+        start, mapped = since["version"], since.get("mapped") or _is_mapped(self.table)
+        if not mapped and self.table.metadata().configuration.get(_FEED) == "true":
             yield Feed("change data feed", Scope.ROWS, lambda: self._change_feed(start + 1))
-        yield Feed("files", Scope.ROWS, lambda: self._files(start, memory))
+        if not mapped:  # else a column may have the name that another had before
+            yield Feed("files", Scope.ROWS, lambda: self._files(start, memory))
         yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
 
     def _change_feed(self, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -127,7 +130,19 @@ class Delta(LakeTable):
 
 
 def _fragments(table: DeltaTable) -> dict[str, pyarrow.dataset.ParquetFileFragment]:
-    return {file.path: file for file in table.to_pyarrow_dataset().get_fragments()}
+    return {file.path: file for file in _dataset(table).get_fragments()}
+
+
+def _is_mapped(table: DeltaTable) -> bool:
+    return table.metadata().configuration.get(_MAPPING, "none") != "none"
+
+
+def _dataset(table: DeltaTable) -> pyarrow.dataset.Dataset:
+    """Give the files; deltalake itself would give those with mapped columns, all null."""
+    if _is_mapped(table):
+        msg = "the columns have other names in the files"
+        raise DeltaError(msg)
+    return table.to_pyarrow_dataset()
 
 
 def _plain(uri: str) -> str:
