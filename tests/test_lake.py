@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -135,7 +136,8 @@ def test_delta_partitions_are_columns(tmp_path) -> None:
     same_as_built(synced.master, DeltaTable(uri).to_pyarrow_table(), tmp_path / "built")
 
 
-def test_delta_without_its_old_files_is_compared_row_by_row(tmp_path) -> None:
+def test_delta_without_its_old_files_is_compared_row_by_row(tmp_path, caplog) -> None:
+    caplog.set_level("INFO", "semistream")
     uri = delta(tmp_path / "table", products(range(4000)), feed=False)
     ss.build_master(uri, tmp_path / "m", key="id", page_bytes=PAGE)
     DeltaTable(uri).update(predicate="id = 77", updates={"name": "'new'"})
@@ -143,6 +145,7 @@ def test_delta_without_its_old_files_is_compared_row_by_row(tmp_path) -> None:
     synced = ss.sync_master(tmp_path / "m")
     assert (synced.how, synced.values) == ("all rows", 1)
     assert synced.pages_copied > synced.pages_rewritten
+    assert "not by files: " in caplog.text
     same_as_built(synced.master, DeltaTable(uri).to_pyarrow_table(), tmp_path / "built")
 
 
@@ -155,6 +158,10 @@ def test_delta_that_is_another_table_or_schema_is_refused(tmp_path) -> None:
     other = products(range(10)).set_column(0, "id", pa.array(map(str, range(10))))
     write_deltalake(uri, other, mode="overwrite", schema_mode="overwrite")
     with pytest.raises(SchemaError, match=r"id: string.*Build the master again"):
+        ss.sync_master(tmp_path / "m")
+    less = other.drop_columns(["tags"])
+    write_deltalake(uri, less, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(SchemaError, match=r"lost .* no column 'tags'.*Build the master again"):
         ss.sync_master(tmp_path / "m")
     shutil.rmtree(uri)
     delta(tmp_path / "table", products(range(10)), feed=False)
@@ -244,6 +251,11 @@ def test_iceberg_whose_column_has_the_name_of_another(tmp_path, catalog) -> None
     same_as_built(synced.master, table.scan().to_arrow(), tmp_path / "built")
     table.append(pa.table({"id": [4], "price": [40.0]}))
     assert ss.sync_master(tmp_path / "m", source=table).how == "files"
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("price")
+    table.append(pa.table({"id": [5]}))
+    with pytest.raises(SchemaError, match=r"no column 'price'.*Build the master again"):
+        ss.sync_master(tmp_path / "m", source=table)
 
 
 def test_iceberg_by_metadata_file_and_by_snapshot(tmp_path, catalog) -> None:
@@ -349,6 +361,22 @@ def test_a_parquet_folder_by_its_files(tmp_path) -> None:
     same_as_built(synced.master, pq.read_table(folder), tmp_path / "built")
     with pytest.raises(OptionError, match="without versions"):
         ss.sync_master(tmp_path / "m", version=2)
+
+
+def test_a_disk_that_is_full_is_no_reason_to_read_more(tmp_path) -> None:
+    folder, read = tmp_path / "files", set()
+    pq.write_to_dataset(products(range(3000)), folder, basename_template="a-{i}.parquet")
+    ss.build_master(folder, tmp_path / "m", key="id", page_bytes=PAGE)
+    pq.write_table(products(range(3000, 3010)), folder / "b.parquet")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            ss.sync_master(tmp_path / "m", progress=lambda p: read.add((p.phase, p.rows)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {rows for phase, rows in read if phase == "read"} == {10}
+    assert ss.sync_master(tmp_path / "m").how == "files"
 
 
 def test_a_parquet_folder_with_partitions(tmp_path) -> None:
