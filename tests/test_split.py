@@ -262,6 +262,16 @@ def test_the_enrichment_is_named_that_took_the_row_and_not_one_that_let_it_throu
     assert found == {("vendors", "absent"), ("vendors", "null key")}
 
 
+def test_a_row_that_would_be_parted_several_times_is_refused(spark, folder):
+    path = pipeline(folder, second="{city: Z}")
+    text = path.read_text().replace("on: vendor,", "on: vendor, transfer: rows,")
+    path.write_text(text.replace("files_per_batch: 1", "files_per_batch: 2"))
+    prepared = prepare(read_pipeline(path), spark)
+    put_master(folder, "vendors", {"vendor": [1, 1], "city": ["A", "B"]}, "vendor")
+    with pytest.raises(Exception, match="up to 2 rows a key, and in its pipeline"):
+        start(prepared, spark, once=True).awaitTermination()
+
+
 def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
     rows = spark.createDataFrame([(1, "matched"), (2, "late"), (3, None)], "id int, state string")
     with ss.split(rows, status="state") as (good, missing):

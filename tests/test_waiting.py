@@ -22,7 +22,8 @@ from semistream.enrich import enrich, watch
 from semistream.master import build_master
 from semistream.master.pins import pin
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.spark import batchwise, running
+from semistream.pipeline.check import check
+from semistream.spark import batchwise, running, waiting_table
 from semistream.spark.batches import write_delta
 from semistream.spark.clock import batch_millis
 from semistream.spark.heartbeat import beating
@@ -213,7 +214,10 @@ def test_rows_that_come_too_early_come_out_once_though_every_write_is_followed_b
     assert len(case.content("quarantine")) == 0
 
 
-def test_a_master_without_snapshots_may_answer_otherwise_in_every_attempt(case: Case) -> None:
+def test_a_master_without_snapshots_may_answer_otherwise_in_every_attempt(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_table, "_AGE", -60_000)  # what is not used goes at once
     case.fails = case.live = True
     case.bring(late=0)
     case.put(0)
@@ -224,6 +228,7 @@ def test_a_master_without_snapshots_may_answer_otherwise_in_every_attempt(case: 
     assert {place for _, place in case.failed} == {"facts", "waiting"}
     assert len(case.content("waiting")) == 0
     assert same(case.content("facts"), case.expected(10))
+    assert len(list((case.folder / "waiting").glob("*.parquet"))) <= 2
 
 
 def test_what_was_written_down_counts_though_snapshots_can_be_pinned_meanwhile(case: Case) -> None:
@@ -337,6 +342,13 @@ def test_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
     path.write_text(PIPELINE.replace("on_missing: wait", "on_missing: drop"))
     with pytest.raises(PipelineError, match="waiting has no use"):
         read_pipeline(path)
+    path.write_text(
+        "source: {kind: files, path: sales}\nsink: {kind: delta, path: facts}\n"
+        "enrich: {master: products, on: key, how: left, on_missing: wait}\n"
+    )
+    build_master(pa.table({"key": [1], "Waiting_since": ["x"]}), tmp_path / "products", key="key")
+    with pytest.raises(PipelineError, match="adds a column 'waiting_since', which there is"):
+        check(read_pipeline(path), pa.schema({"key": pa.int64()}))
 
 
 LIVE = """\

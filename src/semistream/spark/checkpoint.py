@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.check import Flow
 
-__all__ = ["CheckpointError", "claim", "verify"]
+__all__ = ["CheckpointError", "claim", "query_of", "verify"]
 
 NOTE = "semistream.json"
 _SAME_SOURCE = {
@@ -83,6 +83,12 @@ def verify(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> Mapping[str, 
         )
         raise CheckpointError(msg)
     return before
+
+
+def query_of(pipeline: Pipeline, spark: SparkSession) -> str | None:
+    """Give the id of the query that a pipeline's checkpoint was begun by; None if it is new."""
+    text = _folder(pipeline.checkpoint, spark).read()
+    return None if text is None else str(json.loads(text)["id"])
 
 
 def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:

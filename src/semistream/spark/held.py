@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["held", "is_held"]
+__all__ = ["forget", "held", "is_held"]
 
 _WHOLE = "_SUCCESS"  # Spark's own sign that all tasks of a job have written
 _MARKED = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}  # clusters may say no
@@ -39,9 +39,13 @@ def held(batch: DataFrame, folder: str, number: int) -> DataFrame:
     spark, path = batch.sparkSession, f"{folder}/{number}"
     if not is_held(spark, folder, number):
         batch.write.options(**_MARKED).mode("overwrite").parquet(path)
-    before = f"{folder}/{number - 1}"
-    _files(spark, before, lambda files, at: files.delete(at(before), True))
+    forget(spark, f"{folder}/{number - 1}")
     return spark.read.schema(batch.schema).parquet(path)
+
+
+def forget(spark: SparkSession, path: str) -> None:
+    """Delete a folder, if it is there."""
+    _files(spark, path, lambda files, at: files.delete(at(path), True))
 
 
 def _files(spark: SparkSession, path: str, do: Any) -> Any:  # noqa: ANN401 - Hadoop's

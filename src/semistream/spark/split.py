@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ATTEMPTS",
     "ENRICHMENT",
+    "QUERY",
     "REASON",
     "ROW",
     "TIME",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType, TimestampType
@@ -30,12 +30,9 @@ EVERY = 1 << 62
 
 _OWNER = "semistream.owner"
 _CLEAN = 100  # batches in which files that are no longer used are removed once
+_AGE = 3_600_000  # milliseconds; a younger file may be one that a dying driver still writes
 _CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
-_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-_PROPERTIES = {
-    "delta.deletedFileRetentionDuration": "interval 1 hour",
-    "delta.logRetentionDuration": "interval 1 day",
-}
+_PROPERTIES = {"delta.logRetentionDuration": "interval 1 day"}
 
 
 class WaitingTable:
@@ -105,12 +102,19 @@ class WaitingTable:
         write_delta(rows, self.path, once.query, once.number, partition_by=(), **how)
 
     def _clean(self, spark: SparkSession) -> None:
-        before = spark.conf.get(_LISTING)
-        spark.conf.set(_LISTING, "2")  # else Delta lists the folder in ten thousand tasks
-        try:
-            spark.sql(f"VACUUM {sql_name(self.path)}")
-        finally:
-            spark.conf.set(_LISTING, str(before))
+        """Remove files that are no longer the table's, which no one else has reason to read.
+
+        Delta's VACUUM would list the folder in ten thousand tasks, and print to the terminal.
+        """
+        used = {file.rpartition("/")[2] for file in self.read(spark).inputFiles()}
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
+        folder = jvm.org.apache.hadoop.fs.Path(self.path)
+        files = folder.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        old = jvm.System.currentTimeMillis() - _AGE
+        for file in files.listStatus(folder):
+            name = file.getPath().getName()
+            if name.endswith(".parquet") and name not in used and file.getModificationTime() < old:
+                files.delete(file.getPath(), False)
 
 
 def _until(bound: int) -> str:
