@@ -107,8 +107,9 @@ class HostState:
 
     @property
     def _may_inherit(self) -> bool:
-        there = any(slot.number for slot in self._slots)
-        return self._inherits and there and not any(self._numbers())
+        if not self._inherits or any(self._numbers()):
+            return False
+        return any(slot.number for slot in self._slots)
 
     def _inherit(self) -> None:
         """Make a generation of what an earlier snapshot left, without the rows that changed.
