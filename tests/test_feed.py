@@ -19,7 +19,7 @@ from semistream.master.database.address import Address
 from semistream.master.database.changes import Changes
 from semistream.master.database.feed_kafka import Topic
 from semistream.master.database.feed_postgresql import Notifications, trigger_sql
-from semistream.master.database.follower import Follower
+from semistream.master.database.follower import Follower, Unheard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,10 +36,13 @@ class Notes:
 
     def __init__(self, feed: Feed, key: pa.Schema = KEY, clock: Any = None) -> None:
         self.heard: list[Any] = []
+        self._ended = False
         more = {} if clock is None else {"clock": clock}
         self.follower = Follower(feed, key, self._note, **more)
 
     def _note(self, columns: Any) -> None:
+        if self._ended:
+            raise Unheard
         self.heard.append(columns and list(zip(*(c.to_pylist() for c in columns), strict=True)))
 
     @property
@@ -57,7 +60,7 @@ class Notes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.follower.stop()
+        self._ended = True
 
 
 @pytest.fixture

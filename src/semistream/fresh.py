@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-__all__ = ["Absent", "FreshRows"]
+__all__ = ["MICROSECONDS", "Absent", "FreshRows"]
 
-_MICROSECONDS = 1_000_000
+MICROSECONDS = 1_000_000
+"""In a second."""
 _EARLY = 16  # this part of its life earlier a row may go: then many go at once
 _MOST_COUNTED = 254
 _ENTRY = 24  # bytes of a key that is known to be absent: code, second hash, time
@@ -125,7 +126,7 @@ class FreshRows:
         row: float,
         clock: Callable[[], float],
     ) -> None:
-        ttl, absent_ttl = (None if s is None else int(s * _MICROSECONDS) for s in lives)
+        ttl, absent_ttl = (None if s is None else int(s * MICROSECONDS) for s in lives)
         self._sketch = Sketch(max(8, capacity // 16))
         self._capacity = capacity - self._sketch.nbytes - capacity // 8
         self.absent = Absent(capacity // 8, absent_ttl)
@@ -146,12 +147,9 @@ class FreshRows:
         """How many rows had to go."""
         return self.rows.evicted
 
-    def close(self) -> None:
-        """Forget: nothing outlives the join."""
-
     def now(self) -> int:
         """Give the time in microseconds."""
-        return int(self._clock() * _MICROSECONDS)
+        return int(self._clock() * MICROSECONDS)
 
     def refresh(self) -> int:
         """Drop what has changed or is too old; give the place up to which changes are known."""
