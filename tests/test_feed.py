@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
@@ -15,6 +16,7 @@ from parts import wait_for
 from parts.proxy import Proxy
 from semistream.errors import OptionError
 from semistream.master.database.address import Address
+from semistream.master.database.changes import Changes
 from semistream.master.database.feed_kafka import Topic
 from semistream.master.database.feed_postgresql import Notifications, trigger_sql
 from semistream.master.database.follower import Follower
@@ -185,6 +187,16 @@ def test_a_topic_tells_keys_of_any_form_and_outlives_its_broker(broker: Broker) 
         producer.produce("product-changes", value=b"6")
         producer.flush()
         wait_for("a key", lambda: (6,) in notes.keys)
+
+
+def test_signs_of_life_are_no_changes_and_few_lists_are_kept() -> None:
+    changes = Changes()
+    changes.add(np.empty(0, dtype=np.int64))
+    assert changes.end == 0
+    for number in range(1 << 16):
+        changes.add(np.array([number]))
+    assert changes.since(changes.end - 2).tolist() == [(1 << 16) - 2, (1 << 16) - 1]
+    assert changes.since(0) is None
 
 
 def test_mistakes_are_named() -> None:

@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import time
+import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ __all__ = [
     "Pinned",
     "all_pins",
     "alone",
+    "can_pin",
     "hold",
     "pin",
     "pin_folder",
@@ -127,7 +129,20 @@ def hold(folder: Path, holder: str, files: str = "", clock: Callable[[], float] 
 
 def release(folder: Path, holder: str) -> None:
     """Hold nothing any more."""
-    shutil.rmtree(pin_folder(folder) / f"{HELD}{holder}", ignore_errors=True)
+    with suppress(OSError), alone(folder):  # the master may be gone
+        shutil.rmtree(pin_folder(folder) / f"{HELD}{holder}", ignore_errors=True)
+
+
+def can_pin(folder: Path) -> bool:
+    """Tell whether pins can be made here, by making one that is no one's."""
+    place, name = pin_folder(folder), f".trial-{uuid.uuid4().hex}"
+    try:
+        with _locked(folder, fcntl.LOCK_SH), Draft(place) as draft:
+            draft.publish_first(name)
+            (place / name).unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _made(path: Path, files: str, clock: Callable[[], float]) -> Pin:
@@ -162,8 +177,15 @@ def all_pins(folder: Path) -> list[Pinned]:
 
 
 def _holders(folder: Path) -> list[Path]:
-    place = pin_folder(folder)
-    return sorted(p for p in place.iterdir() if p.is_dir()) if place.is_dir() else []
+    return sorted(path for path in _inside(pin_folder(folder)) if path.is_dir())
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Give what is in a folder; nothing if it is not there, or not any more."""
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def remove_stale(folder: Path, keep: float, now: float) -> set[str]:
@@ -177,20 +199,21 @@ def remove_stale(folder: Path, keep: float, now: float) -> set[str]:
         limit = now - (min(keep, _DAY) if held else keep)
         seen = bool(pins) and pins[0].made > limit
         needed = [p for p in pins if p.made > limit] if held else pins[: KEPT if seen else 0]
-        for path in place.iterdir():  # drafts, too
+        for path in _inside(place):  # drafts, too
             if path not in {pinned.path for pinned in needed}:
-                path.unlink()
+                path.unlink(missing_ok=True)
         if needed:
             stay.add(place.name)
         else:
-            place.rmdir()
+            with suppress(FileNotFoundError):
+                place.rmdir()
     return stay
 
 
 def _newest_first(folder: Path) -> list[Pinned]:
     """Give them by the time at which they were made: a number may come again, a time does not."""
     found = []
-    for path in folder.iterdir():
+    for path in _inside(folder):
         with suppress(FileNotFoundError):  # removed just now, by who pinned beside us
             if not path.name.startswith(".") and (pin := _read(path)) is not None:
                 found.append(Pinned(path, pin, path.stat().st_mtime))
@@ -198,17 +221,18 @@ def _newest_first(folder: Path) -> list[Pinned]:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Let no one pin meanwhile.
+def alone(folder: Path) -> Iterator[bool]:
+    """Let no one pin meanwhile; tell whether that is so.
 
     Where there are no pins yet there is no need: who pins makes their folder first, and looks for
-    the current snapshot, which no one removes, afterwards.
+    the current snapshot, which no one removes, afterwards. But pins that are made meanwhile are
+    not to be removed then.
     """
     if not pin_folder(folder).is_dir():
-        yield
+        yield False
         return
     with _locked(folder, fcntl.LOCK_EX):
-        yield
+        yield True
 
 
 @contextmanager
