@@ -199,11 +199,12 @@ class _Replay:
         """Join, and write down what was found, in one transaction."""
         asked = rows.select(*map(quoted, self.flow.stream.names), ROW, ATTEMPTS)
         folder = f"{self.held.path}.found"
-        # Parts of a join may be computed again, and a live master may answer otherwise then.
-        joined = enriched(asked, self.pipeline)
-        marks = chosen_marks(joined, None)
+        # Computed again, now() in a choice of rows is later, and a live master answers otherwise.
         try:
-            joined = held(joined, f"{folder}/{run.id}", 0)
+            asked = held(asked, f"{folder}/{run.id}/asked", 0)
+            joined = enriched(asked, self.pipeline)
+            marks = chosen_marks(joined, None)
+            joined = held(joined, f"{folder}/{run.id}/joined", 0)
             good, missing = parted(joined, marks)
             dropped = asked.join(joined.select(ROW).distinct(), ROW, "left_anti")
             dropped = dropped.select(ROW, ATTEMPTS, F.lit(DROPPED).alias(REASON))
