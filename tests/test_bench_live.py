@@ -30,7 +30,7 @@ def test_ratios_are_round_by_round() -> None:
     record = {"kind": "live", "cells": [cell], "machine": {"master": "local[2]"}}
     (sheet,) = sheets(record | {"grid": {"exponent": 1.0, "dropped": 2}})
     assert sheet.title.startswith("PostgreSQL 15.1: R = 2,000,000")
-    rates, ratios = [row[2] for row in sheet.rows], [row[4] for row in sheet.rows]
+    rates, ratios = [row[3] for row in sheet.rows], [row[5] for row in sheet.rows]
     assert rates == ["225 (200–250)", "41 (40–42)", "15 (10–20)"]
     assert ratios == ["", "5.5× (5.0–6.0)", "16.2× (12.5–20.0)"]
 

@@ -8,7 +8,9 @@ import multiprocessing
 import pickle
 import threading
 import time
+import traceback
 from collections import Counter
+from dataclasses import replace
 from urllib.parse import quote
 
 import numpy as np
@@ -18,6 +20,7 @@ import pymysql
 import pytest
 
 import semistream as ss
+from parts import wait_for
 from parts.databases import PASSWORD
 from parts.live import open_table
 from semistream.errors import (
@@ -27,8 +30,12 @@ from semistream.errors import (
     SchemaError,
     StoreError,
 )
+from semistream.host import HostShare
+from semistream.master.database.address import Address, Secret
+from semistream.master.database.dialect import Statement
 from semistream.master.database.pool import POOL
 from semistream.master.database.retry import Retry
+from semistream.spark.live import for_workers, in_database
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("databases")]
 
@@ -155,6 +162,10 @@ def test_only_columns_and_rows_that_are_wanted_travel(products):
         ({"where": "stock > 1"}, OptionError, "give tuples"),
         ({"where": [("stock", "~", 1)]}, OptionError, "choose one of"),
         ({"where": [("stock", "=")]}, OptionError, "have no value"),
+        ({"where": [("stock", "=", None)]}, OptionError, "'is null'"),
+        ({"where": [("stock", "not in", [1, None])]}, OptionError, "'is not null'"),
+        ({"where": [("stock", "in", [])]}, OptionError, "leave the condition out"),
+        ({"where": [("name", "in", "AT")]}, OptionError, "needs a list"),
         ({"ttl": "soon"}, OptionError, "is not a time"),
         ({"read": "mapped"}, OptionError, "is for files"),
     ],
@@ -306,7 +317,7 @@ def test_the_password_shows_nowhere(products, caplog, monkeypatch):
     assert joined(start(named), 4) == ["product 4"]
     monkeypatch.delenv("SHOP_PASSWORD")
     POOL.close_idle(0)
-    with pytest.raises(OptionError, match="every executor"):
+    with pytest.raises(OptionError, match="on the driver"):
         ss.open_master(url, table="products", key="id", password_env="SHOP_PASSWORD")
 
 
@@ -369,8 +380,45 @@ def test_postgresql_in_its_own_ways(postgresql, monkeypatch):
     assert [code for b in out for code in b["code"].to_pylist()] == ["ab"]
     with pytest.raises(SchemaError, match="cast it in a view"):
         open_table(postgresql, "odd", "feels")
+    by_number = open_table(postgresql, "odd", "free")
+    batch = pa.record_batch({"free": ["n/a", "", "3.14159", "3.141590", "1e9", "9" * 200_000]})
+    join = ss.Join(by_number, batch.schema, on="free", how="semi", memory="8MB")
+    out = [*join.offer(batch), *join.drain()]
+    assert [free for b in out for free in b["free"].to_pylist()] == ["3.14159"]
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     assert ss.open_master(postgresql.url(password=False), table="odd", key="id").rows == 1
+
+
+def test_masters_that_differ_in_options_alone_share_nothing(postgresql):
+    masters = []
+    for tenant in ("one", "two"):
+        postgresql.execute(
+            f"DROP SCHEMA IF EXISTS {tenant} CASCADE", f"CREATE SCHEMA {tenant}",
+            f"CREATE TABLE {tenant}.wares (id bigint PRIMARY KEY, name text)",
+            f"INSERT INTO {tenant}.wares VALUES (4, '{tenant}')",
+        )  # fmt: skip
+        url = f"{postgresql.url()}?options=-csearch_path%3D{tenant}"
+        masters.append(for_workers(ss.open_master(url, table="wares", key="id", ttl=60)))
+    one, two = map(in_database, masters)
+    assert [joined(start(master), 4) for master in (one, two)] == [["one"], ["two"]]
+    assert one.identity != two.identity
+    assert "search_path" not in one.identity
+    store = replace(one.store, address=replace(one.store.address, password=Secret("new")))
+    renewed = replace(one, store=store)
+    assert in_database(renewed) is renewed
+    assert renewed.identity == one.identity
+
+
+def test_a_feed_needs_no_password_in_the_environment_of_workers(postgresql, monkeypatch):
+    monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
+    postgresql.load("products", pa.table({"id": [1]}), "id")
+    url, options = postgresql.url(password=False), {"password_env": "SHOP_PASSWORD"}
+    master = ss.open_master(url, table="products", key="id", feed="notify", **options)
+    master = pickle.loads(pickle.dumps(for_workers(master)))
+    monkeypatch.delenv("SHOP_PASSWORD")
+    master.listen()
+    wait_for("the feed", lambda: master.changes.trusted)
+    assert PASSWORD not in master.identity
 
 
 def test_mariadb_in_its_own_ways(mariadb):
@@ -399,6 +447,12 @@ def test_mariadb_in_its_own_ways(mariadb):
     assert [b["id"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["Ab"]
     join = ss.Join(by_number, batch.schema, on="big", algorithm="hybridjoin", select=["id"])
     assert [b["id"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["Ab"]
+    mariadb.execute(
+        "DROP TABLE IF EXISTS prefixed",
+        "CREATE TABLE prefixed (id int, name varchar(20), UNIQUE (id, name(3)))",
+        "INSERT INTO prefixed VALUES (1, 'ann'), (1, 'bob')",
+    )
+    assert open_table(mariadb, "prefixed", "id").statistics.most_duplicates > 1
 
 
 def test_no_row_waits_longer_than_max_wait(products):
@@ -434,6 +488,99 @@ def test_an_answer_that_is_cut_in_the_middle_goes_on_where_it_was(server, monkey
     join = start(master, memory="40KB")
     assert Counter(joined(join, *range(80))) == Counter([*names, *[None] * 40])
     assert len(cuts) == 4
+
+
+def test_a_request_with_long_keys_stays_within_its_part(postgresql):
+    words = [f"{i} {'x' * 1000}" for i in range(400)]
+    postgresql.load("words", pa.table({"id": words[::2], "name": words[::2]}))
+    batch = pa.record_batch({"id": words})
+    join = ss.Join(open_table(postgresql, "words", "id"), batch.schema, on="id", memory="1500KB")
+    part = join.plan.components["fetch"] // 4
+    out = [*join.offer(batch), *join.drain()]
+    assert sorted(n for b in out for n in b["name"].to_pylist()) == sorted(words[::2])
+    assert join.metrics.queries >= sum(map(len, words)) * 6 // part
+
+
+def test_a_view_that_nobody_counted_may_be_large(server, tmp_path):
+    server.load("viewed", pa.table({"id": np.arange(3000)}), "id")
+    server.execute("CREATE OR REPLACE VIEW large_view AS SELECT id, id AS name FROM viewed")
+    server.execute(
+        "CREATE OR REPLACE VIEW small_view AS SELECT id, id AS name FROM viewed WHERE id < 9"
+    )
+    hot = []
+    for view in ("large_view", "small_view"):
+        master = open_table(server, view, "id")
+        join = start(master, memory="8MB", shared=HostShare(tmp_path, tasks=1))
+        hot.append(sum(join.plan.host.values()))
+        assert ("rows     at least 1,000" in master.describe()) == (view == "large_view")
+    assert hot[0] > 5 * hot[1]
+
+
+def test_the_last_moment_is_asked_for(server):
+    moments = ["9999-12-31 00:00:00", "9999-12-31 23:59:58"]
+    kind = "timestamp" if server.scheme == "postgresql" else "datetime(6)"
+    server.execute("DROP TABLE IF EXISTS ends", f"CREATE TABLE ends (at {kind} PRIMARY KEY)")
+    server.execute(f"INSERT INTO ends VALUES ('{moments[0]}'), ('{moments[1]}')")
+    keys = pa.array([*moments, "9999-12-31 23:59:59"]).cast(pa.timestamp("us"))
+    batch = pa.record_batch({"at": keys})
+    join = ss.Join(open_table(server, "ends", "at"), batch.schema, on="at", how="semi")
+    out = [*join.offer(batch), *join.drain()]
+    assert sorted(str(at) for b in out for at in b["at"].to_pylist()) == moments
+
+
+def test_zero_dates_of_mysql_are_no_keys(mariadb):
+    mariadb.execute("DROP TABLE IF EXISTS days", "CREATE TABLE days (day date, name varchar(9))")
+    zero = ", ".join(["('0000-00-00', 'zero')"] * 30)
+    rest = ", ".join(f"('{1968 + i}-05-01', '{i}')" for i in range(9))
+    with mariadb.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = ''")
+        cursor.execute(f"INSERT INTO days VALUES {zero}, {rest}")
+        connection.commit()
+    master = open_table(mariadb, "days", "day", page_bytes=256)
+    days = ["1968-05-01", "1970-01-01", "1976-05-01"]
+    batch = pa.record_batch({"day": pa.array(days).cast(pa.date32())})
+    for algorithm in ("hybridjoin", "adaptive"):
+        join = ss.Join(master, batch.schema, on="day", algorithm=algorithm, memory="1MB")
+        out = [*join.offer(batch), *join.drain()]
+        assert sorted(name for b in out for name in b["name"].to_pylist()) == ["0", "8"]
+
+
+def test_an_answer_that_nobody_reads_is_left(mariadb):
+    mariadb.load("products", pa.table({"id": np.arange(9)}), "id")
+    store = open_table(mariadb, "products", "id").store
+    with store.dialect.connect(store.address) as connection:
+        answer = store.dialect.messages(connection, Statement("SELECT id FROM products"))
+        next(answer)
+        result = answer.gi_frame.f_locals["result"]
+        answer.close()
+        assert not result.unbuffered_active
+
+
+def test_addresses_keep_letters_and_escapes():
+    query = Address.parse("postgresql://me@/shop?password=100%2525&host=/tmp")
+    assert (query.host, query.password.reveal()) == ("", "100%25")
+    socket = Address.parse("postgresql://me:a%2540@%2Frun%2FPostgres/shop")
+    assert (socket.host, socket.password.reveal()) == ("/run/Postgres", "a%40")
+    six = Address.parse("mysql://me@[::1]:3307/shop")
+    assert (six.host, six.port) == ("::1", 3307)
+
+
+def test_an_answer_of_which_a_part_was_used_is_not_asked_for_again(postgresql, monkeypatch):
+    postgresql.load("products", pa.table({"id": np.arange(9)}), "id")
+    master = open_table(postgresql, "products", "id")
+    dialect = type(master.store.dialect)
+    messages = dialect.messages
+
+    def cut(self, connection, statement):
+        yield next(messages(self, connection, statement))
+        raise psycopg.OperationalError(f"no connection with {PASSWORD}")
+
+    monkeypatch.setattr(dialect, "messages", cut)
+    statement = master.store.dialect.sample(master.table, 9)
+    with pytest.raises(StoreError, match=r"so it was not asked for again: .*\*\*\*") as failed:
+        list(master.store.rows(statement, master.table.columns, 1))
+    assert failed.value.__cause__ is None
+    assert PASSWORD not in "".join(traceback.format_exception(failed.value))
 
 
 def cut_off(scheme):

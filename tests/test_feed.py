@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
@@ -15,9 +16,10 @@ from parts import wait_for
 from parts.proxy import Proxy
 from semistream.errors import OptionError
 from semistream.master.database.address import Address
+from semistream.master.database.changes import Changes
 from semistream.master.database.feed_kafka import Topic
 from semistream.master.database.feed_postgresql import Notifications, trigger_sql
-from semistream.master.database.follower import Follower
+from semistream.master.database.follower import Follower, Unheard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,10 +36,13 @@ class Notes:
 
     def __init__(self, feed: Feed, key: pa.Schema = KEY, clock: Any = None) -> None:
         self.heard: list[Any] = []
+        self._ended = False
         more = {} if clock is None else {"clock": clock}
         self.follower = Follower(feed, key, self._note, **more)
 
     def _note(self, columns: Any) -> None:
+        if self._ended:
+            raise Unheard
         self.heard.append(columns and list(zip(*(c.to_pylist() for c in columns), strict=True)))
 
     @property
@@ -55,7 +60,7 @@ class Notes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.follower.stop()
+        self._ended = True
 
 
 @pytest.fixture
@@ -185,6 +190,16 @@ def test_a_topic_tells_keys_of_any_form_and_outlives_its_broker(broker: Broker) 
         producer.produce("product-changes", value=b"6")
         producer.flush()
         wait_for("a key", lambda: (6,) in notes.keys)
+
+
+def test_signs_of_life_are_no_changes_and_few_lists_are_kept() -> None:
+    changes = Changes()
+    changes.add(np.empty(0, dtype=np.int64))
+    assert changes.end == 0
+    for number in range(1 << 16):
+        changes.add(np.array([number]))
+    assert changes.since(changes.end - 2).tolist() == [(1 << 16) - 2, (1 << 16) - 1]
+    assert changes.since(0) is None
 
 
 def test_mistakes_are_named() -> None:

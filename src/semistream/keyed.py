@@ -10,9 +10,10 @@ import pyarrow as pa
 from semistream.allocation import concat_rows, take
 from semistream.engine import Engine
 from semistream.errors import RowTooLargeError
-from semistream.fresh import FreshRows, is_among
+from semistream.fresh import FreshRows
 from semistream.host.rows import HostRows
 from semistream.kernels import WAITING
+from semistream.keys import is_among
 from semistream.master.database.fetch import Wanted
 from semistream.plain import row_bytes
 from semistream.units import format_bytes
@@ -139,9 +140,13 @@ class KeyedEngine(Engine):
         """Give the keys that wait, each once, in the order of their codes, in requests."""
         chosen, codes, checks = self._distinct()
         most, keys = int(self.plan.settings["request_keys"]), self.master.keys
+        sizes = None if chosen is None else np.cumsum(self._key_bytes()[chosen])
         start = 0
         while start < len(codes):
-            last = codes[min(start + most, len(codes)) - 1]  # keys of one code stay together
+            stop = min(start + most, len(codes))
+            if sizes is not None:
+                stop = min(stop, self._fitting(sizes, start))
+            last = codes[stop - 1]  # keys of one code stay together
             some = slice(start, int(np.searchsorted(codes, last, side="right")))
             start = some.stop
             if chosen is None:
@@ -149,6 +154,14 @@ class KeyedEngine(Engine):
             else:
                 values = keys.canonical(self._keys_of(chosen[some]))
             yield Wanted(codes[some], checks[some], values)
+
+    def _key_bytes(self) -> Codes:
+        return row_bytes(self.window.rows.select(self.spec.stream_keys))
+
+    def _fitting(self, sizes: Codes, start: int) -> int:
+        """Give where a request ends that begins at a key: at the next one at the least."""
+        limit = int(self.plan.settings["request_bytes"]) + (int(sizes[start - 1]) if start else 0)
+        return max(start + 1, int(np.searchsorted(sizes, limit, side="right")))
 
     def _distinct(self) -> tuple[Codes | None, Codes, Codes]:
         """Give a row of each key that waits (none where the code is the key), code and check."""

@@ -21,6 +21,7 @@ __all__ = ["KeyLists"]
 _MOST_KEYS = 1 << 16  # in one query
 _LARGEST_FETCH = 32 << 20
 _A_KEY, _A_NUMBER = 160, 80  # bytes of a key on its way: as an object, as text, in the query
+_KEY_COPIES = 6  # of a long key on its way: as an object, as text, escaped, in the query, sent
 _COPIES = 4  # of a piece of an answer: as it came, where its fields are, as columns, and its rest
 _EXACT, _HASHED = 24, 64  # bytes a row that it takes to find the keys that wait
 
@@ -63,6 +64,7 @@ class KeyLists(Algorithm):
         settings: dict[str, int | float | str | bool] = {
             "by": "key lists",
             "request_keys": max(1, min(_MOST_KEYS, fetch // 4 // each_key)),
+            "request_bytes": fetch // 4 // _KEY_COPIES,
             "piece_bytes": max(1, fetch * 3 // 4 // _COPIES),
         }
         return task.split(cls.name, parts, settings)

@@ -37,13 +37,19 @@ def _sheet(record: Record, cells: list[Record]) -> Sheet:
             rates = _rates(record, cell, name)
             asked = f"{system['queries_a_million']:,}"
             versus = "" if name == "enrich" else _times(_rates(record, cell, "enrich"), rates)
-            size = f"{system['batch_rows']:,}"
-            rows.append((label, size, thousands(rates), asked, versus))
+            sizes = (f"{system['batch_rows']:,}", format_bytes(cell["memory"]))
+            rows.append((label, *sizes, thousands(rates), asked, versus))
     return Sheet(
         f"{first['version'].partition('(')[0].strip()}: R = {first['rows']:,} × 120 B, "
-        f"{format_bytes(first['memory'])}, Zipf {record['grid']['exponent']:g}, "
-        f"{record['machine']['master']}",
-        ("", "rows of a batch", "thousand rows/s", "queries a million rows", "enrich to it"),
+        f"Zipf {record['grid']['exponent']:g}, {record['machine']['master']}",
+        (
+            "",
+            "rows of a batch",
+            "budget of enrich",
+            "thousand rows/s",
+            "queries a million rows",
+            "enrich to it",
+        ),
         tuple(rows),
         "median of rounds (range); ratios round by round",
     )

@@ -35,7 +35,7 @@ class Host:
         schema = pa.schema([master.page_schema.field(0), *gathered_schema(spec)])
         if master.read == "database":
             schema = schema.append(pa.field(BORN, pa.int64()))
-        sizes = HostSizes.of(size, schema, master.rows, master.row_bytes)
+        sizes = HostSizes.of(size, schema, master.most_rows, master.row_bytes)
         once = master.keys.exact and spec.how in {"semi", "anti"}
         return None if sizes is None else cls(Path(shared.root), Warm(master, schema, once), sizes)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.allocation import take_rows
-from semistream.fresh import Absent
+from semistream.fresh import MICROSECONDS, Absent
 from semistream.host.sizes import BESIDE, BORN
 from semistream.plain import row_bytes
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HostRows", "View"]
 
-_MICROSECONDS = 1_000_000
 _FOREVER = 1 << 62
 
 
@@ -103,7 +102,7 @@ class HostRows:
         self._state.alive = self._alive
         self._changes, self._clock = master.changes, clock
         self._lives = [
-            _FOREVER if ttl is None else int(ttl * _MICROSECONDS)
+            _FOREVER if ttl is None else int(ttl * MICROSECONDS)
             for ttl in (master.ttl, master.absent_ttl)
         ]
         self._row = host.warm.row_bytes + BESIDE
@@ -126,7 +125,7 @@ class HostRows:
 
     def now(self) -> int:
         """Give the time in microseconds."""
-        return int(self._clock() * _MICROSECONDS)
+        return int(self._clock() * MICROSECONDS)
 
     def refresh(self) -> int:
         """Take in what has changed."""

@@ -64,6 +64,11 @@ class Master:
         return self.manifest.statistics.rows
 
     @property
+    def most_rows(self) -> int:
+        """How many rows there may be."""
+        return self.rows
+
+    @property
     def pages(self) -> int:
         """How many pages there are."""
         return self.manifest.statistics.pages

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 from semistream.errors import OptionError, StoreError
 from semistream.master.database import DatabaseMaster, is_url
+from semistream.master.database.feed_postgresql import Notifications
 
 if TYPE_CHECKING:
     import os
 
     from semistream.master import Master
+    from semistream.master.database.address import Address
+    from semistream.master.database.store import Store
 
 __all__ = ["for_workers", "in_database", "reach"]
 
 _MOST = 64  # masters that a process remembers
 _RUN = uuid.uuid4().hex
-_known: dict[str, DatabaseMaster] = {}
+_known: dict[tuple[str, str, Store], DatabaseMaster] = {}
 
 
 def for_workers(master: Master | str | os.PathLike[str]) -> DatabaseMaster | None:
@@ -35,15 +38,20 @@ def for_workers(master: Master | str | os.PathLike[str]) -> DatabaseMaster | Non
         raise OptionError(msg)
     if not isinstance(master, DatabaseMaster):
         return None
-    address = master.store.address
-    store = replace(master.store, address=replace(address, password=address.secret()))
+    store, feed = replace(master.store, address=_told(master.store.address)), master.feed
+    if isinstance(feed, Notifications):
+        feed = replace(feed, address=_told(feed.address))
     run = _RUN if master.ttl is None else ""
-    return replace(master, store=store, run=run)
+    return replace(master, store=store, feed=feed, run=run)
+
+
+def _told(address: Address) -> Address:
+    return replace(address, password=address.secret())
 
 
 def in_database(master: DatabaseMaster) -> DatabaseMaster:
     """Give the same master at each task of a process: what changes is told to that one."""
-    name = f"{master.identity}{master.schema}"
+    name = master.identity, str(master.schema), master.store  # as with a new password
     if name not in _known and len(_known) >= _MOST:
         _known.pop(next(iter(_known)))
     return _known.setdefault(name, master)

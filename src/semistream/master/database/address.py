@@ -117,15 +117,15 @@ class Address:
             )
             raise OptionError(msg) from None
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        word = options.pop("password", None) or parts.password
+        word = options.pop("password", "") or unquote(parts.password or "")
         return cls(
             KINDS[scheme],
-            unquote(parts.hostname or ""),
+            _host(parts.netloc),
             port,
             unquote(parts.username or ""),
             unquote(parts.path.lstrip("/")),
             tuple(sorted(options.items())),
-            Secret(unquote(word)) if word else None,
+            Secret(word) if word else None,
             password_env,
         )
 
@@ -136,7 +136,8 @@ class Address:
         if self.password_env not in environment:
             msg = (
                 f"password_env={self.password_env!r}: there is no such variable in the environment "
-                "of this process; set it wherever the join runs (on Spark: on every executor)"
+                "of this process; set it where the master is opened and joined (on Spark: on the "
+                "driver, which sends the password along with its tasks)"
             )
             raise OptionError(msg)
         return Secret(environment[self.password_env])
@@ -152,3 +153,9 @@ class Address:
         who = f"{self.user}@" if self.user else ""
         port = f":{self.port}" if self.port else ""
         return f"{self.kind}://{who}{self.host}{port}/{self.database}"
+
+
+def _host(netloc: str) -> str:
+    """Give the host in its own letters: it may be the path of a socket."""
+    place = netloc.rpartition("@")[2]
+    return unquote(place[1:].partition("]")[0] if place[:1] == "[" else place.partition(":")[0])

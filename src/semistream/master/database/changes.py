@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = ["Changes", "Stamps"]
 
 _SLOTS = 1 << 13
 _MOST = 1 << 20  # codes that are remembered; whoever is behind them forgets all
+_ENTRY = 16  # so many codes are the bytes of a list of them
 
 
 class Stamps:
@@ -102,6 +104,8 @@ class Changes:
 
     def add(self, codes: Codes | None) -> None:
         """Note that the rows of these codes have changed; None: any may have."""
+        if codes is not None and not len(codes):
+            return  # a sign of life
         with self._lock:
             self.end += 1
             if codes is None:
@@ -109,9 +113,9 @@ class Changes:
                 self._first, self._size = self.end, 0
                 return
             self._noted.append(codes)
-            self._size += len(codes)
+            self._size += len(codes) + _ENTRY
             while self._size > _MOST:
-                self._size -= len(self._noted.popleft())
+                self._size -= len(self._noted.popleft()) + _ENTRY
                 self._first += 1
 
     def since(self, position: int) -> Codes | None:
@@ -119,8 +123,8 @@ class Changes:
         with self._lock:
             if position < self._first:
                 return None
-            some = list(self._noted)[position - self._first :]
-        return np.concatenate([np.empty(0, dtype=np.int64), *some])
+            some = list(islice(reversed(self._noted), self.end - position))
+        return np.concatenate([np.empty(0, dtype=np.int64), *some[::-1]])
 
     def __getstate__(self) -> dict[str, Any]:
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,7 +40,7 @@ class Found:
 
     columns: tuple[Column, ...]
     rows: int
-    """As it estimates."""
+    """As it estimates; 0 where it does not."""
     indexes: tuple[tuple[bool, tuple[str, ...]], ...]
     """Of each index whether it is unique, and its columns."""
 
@@ -110,8 +110,27 @@ def checked_conditions(
         if bool(value) == operator.lower().startswith("is "):
             msg = f"where={condition!r}: 'is null' and 'is not null' have no value, all others one"
             raise OptionError(msg)
+        for given_value in value:
+            _check_value(condition, operator.lower(), given_value)
         found.append((column, operator.lower(), *(_listed(v) for v in value)))
     return tuple(found)
+
+
+def _check_value(condition: Sequence[Any], operator: str, value: Any) -> None:  # noqa: ANN401
+    """Refuse a value with which a condition would hold for no row, or be no SQL."""
+    several = _listed(value) if operator in {"in", "not in"} else (value,)
+    if not isinstance(several, tuple) or not several:
+        msg = (
+            f"where={condition!r}: {operator!r} needs a list with a value at the least; leave the "
+            "condition out, or give one value with '=' or '!='"
+        )
+        raise OptionError(msg)
+    if any(v is None for v in several):
+        msg = (
+            f"where={condition!r}: nothing is equal to a null, nor unequal; say "
+            f"({condition[0]!r}, 'is null') or ({condition[0]!r}, 'is not null')"
+        )
+        raise OptionError(msg)
 
 
 def _listed(value: Any) -> Any:  # noqa: ANN401 - whatever the driver can send
@@ -151,7 +170,8 @@ class Dialect(ABC):
         """Tell which keys the column can hold at all; others would be refused, not just absent."""
         t = pa.types
         if t.is_date32(values.type) or t.is_timestamp(values.type):
-            first, last = (pa.scalar(d).cast(values.type) for d in (date.min, date.max))
+            kind = date if t.is_date32(values.type) else datetime
+            first, last = (pa.scalar(d).cast(values.type) for d in (kind.min, kind.max))
             return pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
         return pa.repeat(True, len(values))
 

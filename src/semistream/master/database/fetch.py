@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from semistream.master.database.store import Store
 
     Codes = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
 
-__all__ = ["Fetched", "Wanted", "answers"]
+__all__ = ["Fetched", "Wanted", "answers", "page"]
 
 
 @dataclass(frozen=True)
@@ -85,22 +86,22 @@ def answers(
     if possible.any():
         columns = [*table.keys, *table.payload]
         for arrays in store.rows(statement, columns, room, 1, asked):
-            yield from cut.add(_page(arrays, table, keys, schema, codes))
+            code = codes[arrays[0].to_numpy() - 1]
+            # What is equal only by the database's rules is not.
+            same = keys.encode(arrays[1 : 1 + len(table.key)]).values == code
+            yield from cut.add(page(arrays[1:], table, schema, code, same))
     yield from cut.finish()
 
 
-def _page(
-    arrays: list[pa.Array], table: Table, keys: Keys, schema: pa.Schema, codes: Codes
+def page(
+    arrays: list[pa.Array], table: Table, schema: pa.Schema, codes: Codes, counts: Flags
 ) -> pa.RecordBatch:
-    """Give rows as a page has them; those that are equal only by the database's rules are not."""
-    numbers, rest = arrays[0].to_numpy(), arrays[1:]
-    code = codes[numbers - 1]
-    named = dict(zip([c.name for c in (*table.keys, *table.payload)], rest, strict=True))
-    named[CODE] = pa.array(code)
-    same = keys.encode(rest[: len(table.key)]).values == code
+    """Give those rows that count as a page has them."""
+    named = dict(zip([c.name for c in (*table.keys, *table.payload)], arrays, strict=True))
+    named[CODE] = pa.array(codes)
     columns = [named[name] for name in schema.names]
-    if not same.all():
-        mask = pa.array(same)
+    if not counts.all():
+        mask = pa.array(counts)
         columns = [select(column, mask) for column in columns]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -61,18 +61,12 @@ class Follower:
     ) -> None:
         self._feed, self._key, self._changed, self._clock = feed, key, changed, clock
         self._by: float | None = None
-        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="semistream feed", daemon=True)
 
     def start(self) -> Follower:
         """Begin to listen."""
         self._thread.start()
         return self
-
-    def stop(self) -> None:
-        """End; nothing counts any more."""
-        self._ended.set()
-        self._by = None
 
     @property
     def trusted(self) -> bool:
@@ -83,20 +77,18 @@ class Follower:
     def _run(self) -> None:
         delay = _FIRST
         with suppress(Unheard):
-            while not self._ended.is_set():
+            while True:
                 if self._listen():
                     delay = _FIRST
-                self._ended.wait(delay)
+                time.sleep(delay)
                 delay = min(2 * delay, _LONGEST)
 
     def _listen(self) -> bool:
-        """Listen until the feed is lost, or this is ended; tell whether there was a feed."""
+        """Listen until the feed is lost; tell whether there was one."""
         heard = None
         try:
             for heard in self._feed.hear(self._clock):
                 self._take(heard)
-                if self._ended.is_set():
-                    break
         except Unheard:
             raise
         except Exception as error:  # whatever it is, nothing may count

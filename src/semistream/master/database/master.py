@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from semistream.errors import MasterError, OptionError, SchemaError
 from semistream.master.database.changes import Changes
 from semistream.master.database.fetch import answers
-from semistream.master.database.ranges import RangeReader, paged_index
+from semistream.master.database.ranges import LEAST, RangeReader, paged_index
 from semistream.master.index import Index
 from semistream.master.store import Master
 from semistream.units import format_bytes
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DatabaseMaster", "one_range"]
 
-_LEAST = -(2**63)
+_ANY = 1 << 40
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,14 +49,23 @@ class DatabaseMaster(Master):
     changes: Changes = field(default_factory=Changes, repr=False)
     feed: Feed | None = None
     """Where changes are told."""
+    counted: bool = True
+    """Whether the number of rows is known, and not just that there are so many at the least."""
     run: str = field(default="", repr=False)
     """Only joins with the same hold rows together."""
 
     @property
     def identity(self) -> str:
         """What tells rows of this master from others that a host holds; without password."""
-        told = (self.store.address, self.table.parts, self.table.key, self.table.where)
+        address, table = self.store.address, self.table
+        options = sha256(repr(address.options).encode()).hexdigest()  # they may hold secrets
+        told = (address, options, table.parts, table.key, table.where)
         return repr((*map(str, told), self.ttl, self.absent_ttl, self.feed, self.run))
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows there may be."""
+        return self.rows if self.counted else _ANY
 
     def listen(self) -> None:
         """Follow the change feed in this process, if there is one."""
@@ -126,13 +136,14 @@ class DatabaseMaster(Master):
     def describe(self) -> str:
         """Say in a few lines what this master is."""
         s = self.statistics
+        about = "about" if self.counted else "at least"
         unique = "at most one row each" if s.most_duplicates == 1 else "any number of rows each"
         lives = [_life(self.ttl), _life(self.absent_ttl)]
         return "\n".join(
             [
                 f"master   {self.store}",
                 f"key      {', '.join(self.key)} ({unique})",
-                f"rows     about {s.rows:,} of {self.row_bytes:.0f} B, {format_bytes(s.bytes)}",
+                f"rows     {about} {s.rows:,} of {self.row_bytes:.0f} B, {format_bytes(s.bytes)}",
                 f"fresh    rows for {lives[0]}, absent keys for {lives[1]}",
                 f"columns  {', '.join(f'{c.name}: {c.type}' for c in self.schema)}",
             ]
@@ -146,8 +157,8 @@ def _life(seconds: float | None) -> str:
 def one_range() -> Index:
     """Give an index of one range that holds every key; each join has its own."""
     return Index(
-        code=np.array([_LEAST]),
-        page_code=np.array([_LEAST]),
+        code=np.array([LEAST]),
+        page_code=np.array([LEAST]),
         offset=np.zeros(1, dtype=np.int64),
         checksum=np.zeros(1, dtype=np.uint64),
         length=np.zeros(1, dtype=np.int32),

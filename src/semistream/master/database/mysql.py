@@ -51,9 +51,10 @@ FROM information_schema.columns
 WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s ORDER BY ordinal_position
 """
 _INDEXES = """
-SELECT MIN(non_unique) = 0, JSON_ARRAYAGG(JSON_ARRAY(seq_in_index, column_name))
+SELECT MIN(non_unique) = 0 AND SUM(sub_part IS NOT NULL) = 0,
+       JSON_ARRAYAGG(JSON_ARRAY(seq_in_index, column_name))
 FROM information_schema.statistics
-WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s AND sub_part IS NULL
+WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s
 GROUP BY index_name
 """
 _ROWS = """
@@ -113,13 +114,12 @@ class MySQL(Dialect):
             sql = cursor.mogrify(statement.sql, statement.parameters)
         connection._execute_command(COMMAND.COM_QUERY, sql)  # noqa: SLF001 - none else streams
         result = MySQLResult(connection)
-        result.init_unbuffered_query()
-        while True:
-            packet = connection._read_packet()  # noqa: SLF001
-            if packet.is_eof_packet():
-                result.unbuffered_active = False
-                return
-            yield packet.get_all_data()
+        try:
+            result.init_unbuffered_query()
+            while not (packet := connection._read_packet()).is_eof_packet():  # noqa: SLF001
+                yield packet.get_all_data()
+        finally:
+            result.unbuffered_active = False  # else it reads the rest of what nobody wants
 
     def is_transient(self, error: Exception) -> bool | None:
         """Judge by the server's number."""

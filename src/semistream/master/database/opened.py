@@ -181,6 +181,7 @@ def _master(
         table=table,
         ttl=lives[0],
         absent_ttl=lives[1],
+        counted=found.rows > 0 or statistics.rows < _SAMPLE,
     )
 
 

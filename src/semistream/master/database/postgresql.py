@@ -29,6 +29,9 @@ _PERMANENT_LOGIN = re.compile(
     re.IGNORECASE,
 )
 
+_NUMBER = r"^(-?[0-9]+(\.[0-9]+)?|NaN|-?Infinity)$"  # as a numeric is printed
+_LONGEST_NUMBER = 1 << 14  # bytes
+
 _BINARY = {
     "bool": pa.bool_(),
     "int2": pa.int16(),
@@ -150,7 +153,8 @@ class PostgreSQL(Dialect):
         if state:
             return state.startswith(_TRANSIENT)
         if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-            return not _PERMANENT_LOGIN.search(str(error))
+            asked = getattr(error.pgconn, "needs_password", False)  # in whatever language
+            return not (asked or _PERMANENT_LOGIN.search(str(error)))
         return False
 
     def quoted(self, name: str) -> str:
@@ -170,6 +174,9 @@ class PostgreSQL(Dialect):
         """Tell which keys the column can hold at all; others would be refused, not just absent."""
         if column.declared == "uuid":
             return pc.match_substring_regex(values, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+        if column.declared == "numeric" and values.type == pa.string():
+            short = pc.less(pc.binary_length(values), _LONGEST_NUMBER)
+            return pc.and_(short, pc.match_substring_regex(values, _NUMBER))
         if values.type == pa.string():
             return pc.invert(pc.match_substring(values, "\0"))
         return super().can_hold(column, values)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from semistream.allocation import concat_rows
 from semistream.errors import StoreError
+from semistream.master.database.fetch import page
 from semistream.master.format import aligned
 from semistream.master.index import Index
 from semistream.master.reader import PageReader
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
     from semistream.master.database.master import DatabaseMaster
 
-__all__ = ["RangeReader", "paged_index"]
+__all__ = ["LEAST", "RangeReader", "paged_index"]
 
-_LEAST = -(2**63)
+LEAST = -(2**63)
+"""The least code."""
 _ROOM = 3  # times what a range has: as it comes, as columns, as a message; or less, and it grows
 _HEAD = 4096  # bytes of a message beside its rows
 _PIECE = 1 << 20
@@ -45,7 +47,7 @@ def paged_index(master: DatabaseMaster) -> DatabaseMaster:
     rows = np.diff(firsts, append=max(known, int(firsts[-1]) + 1) + 1) if len(firsts) else firsts
     codes = codes.copy()
     if len(codes):
-        codes[0] = _LEAST  # whatever comes before the first border belongs to its range
+        codes[0] = LEAST  # whatever comes before the first border belongs to its range
     pages = len(codes)
     widest = max(1, master.statistics.widest_row)
     index = Index(
@@ -74,7 +76,8 @@ def _borders(master: DatabaseMaster, every: int) -> tuple[Any, Any]:
     if not pieces:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     keys, numbers = (pa.concat_arrays([piece[i] for piece in pieces]) for i in (0, 1))
-    return master.keys.encode([keys]).values, numbers.to_numpy()
+    codes = master.keys.encode([keys])  # MySQL's zero comes first, and is no date
+    return np.where(codes.valid, codes.values, LEAST), numbers.to_numpy()
 
 
 def _estimated(master: DatabaseMaster, every: int) -> tuple[Any, Any]:
@@ -157,12 +160,8 @@ class RangeReader(PageReader):
         return master.store.dialect.by_range(master.table, *keys)
 
     def _page(self, arrays: list[pa.Array]) -> pa.RecordBatch:
-        master = self._master
-        names = [c.name for c in (*master.table.keys, *master.table.payload)]
-        named = dict(zip(names, arrays, strict=True))
-        columns = [named[name] for name in self._schema.names[1:]]
-        codes = pa.array(master.keys.encode(arrays[:1]).values)
-        return pa.RecordBatch.from_arrays([codes, *columns], schema=self._schema)
+        codes = self._master.keys.encode(arrays[:1])  # not valid: MySQL's zero, which is no date
+        return page(arrays, self._master.table, self._schema, codes.values, codes.valid)
 
     def _refuse_growth(self, parts: range) -> None:
         codes = self._index.page_code

@@ -120,7 +120,7 @@ class Store:
         asked: Callable[[], None] = lambda: None,
     ) -> Iterator[Any]:
         """Give what work on a query gives; what may pass is tried again while there is a query."""
-        number, last = 0, None
+        number, last, wanted = 0, None, None
         for number in self.retry.attempts():  # noqa: B007 - the last one is told
             wanted = query()
             if wanted is None:
@@ -132,7 +132,8 @@ class Store:
             if not self._may_pass(last):
                 break
         assert last is not None  # noqa: S101 - for the type checker
-        raise self._failed(last, number) from last
+        shown = last if self.address.hidden(str(last)) == str(last) else None
+        raise self._failed(last, 0 if wanted is None else number) from shown
 
     def _attempt(self, work: Callable[[Any], Iterator[Any]]) -> Attempt:
         """Give what work gives; return its error, if there is one."""
@@ -158,15 +159,19 @@ class Store:
         return self.dialect.is_transient(error) is not False  # None: the socket's own error
 
     def _failed(self, error: Exception, attempts: int) -> StoreError:
+        """Say what happened; without attempts, a part of an answer could not be taken back."""
         cause = self.address.hidden(" ".join(str(error).split()))
-        if self._may_pass(error):
-            msg = (
-                f"{self}: no answer after {attempts} attempts within {self.retry.limit:g} s, the "
-                f"last: {cause}. No row was taken for absent; see that the database can be "
-                "reached, and start again (retry= waits longer)"
-            )
-        else:
-            msg = f"{self}: the database refuses: {cause}"
+        if not self._may_pass(error):
+            return StoreError(f"{self}: the database refuses: {cause}")
+        tried = f"no answer after {attempts} attempts within {self.retry.limit:g} s, the last"
+        if attempts == 1:
+            tried = f"no answer, and retry={self.retry.limit:g} leaves no time for another attempt"
+        if attempts == 0:
+            tried = "an answer was cut after a part of it was used, so it was not asked for again"
+        msg = (
+            f"{self}: {tried}: {cause}. No row was taken for absent; see that the database can be "
+            "reached, and start again (retry= waits longer)"
+        )
         return StoreError(msg)
 
     def __str__(self) -> str:
