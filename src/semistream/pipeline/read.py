@@ -100,7 +100,7 @@ class _Reader:
             self._file,
             name,
             _with_origin(source, sink),
-            steps,
+            tuple(step.patient((waiting or Waiting()).delay) for step in steps),
             columns or Columns(),
             sink,
             trigger,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from semistream.algorithms import choices
@@ -109,6 +109,16 @@ class Enrichment(Section):
         """Whether rows without a master row go elsewhere."""
         return self.on_missing in SPLITTING
 
+    def patient(self, delay: float) -> Enrichment:
+        """Give the enrichment whose rows are tried again so often.
+
+        A database must then be asked again: that a key is absent may not be held for longer.
+        """
+        if not self.live or self.on_missing != "wait" or self.absent_ttl is not None:
+            return self
+        held = delay / 2 if self.ttl is None else min(delay / 2, self.ttl / 20)
+        return replace(self, absent_ttl=held)
+
     @property
     def live(self) -> bool:
         """Whether the master is a table in a database."""
@@ -118,7 +128,7 @@ class Enrichment(Section):
     def database(self) -> dict[str, Any]:
         """What `open_master` is told of a table in a database."""
         given = {name: getattr(self, name) for name in _DATABASE}
-        return {name: value for name, value in given.items() if value}
+        return {name: value for name, value in given.items() if value not in ("", (), None)}
 
     def _of_database(self) -> Iterator[tuple[str, str]]:
         for needed in ("table", "key"):
