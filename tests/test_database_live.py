@@ -317,7 +317,7 @@ def test_the_password_shows_nowhere(products, caplog, monkeypatch):
     assert joined(start(named), 4) == ["product 4"]
     monkeypatch.delenv("SHOP_PASSWORD")
     POOL.close_idle(0)
-    with pytest.raises(OptionError, match="every executor"):
+    with pytest.raises(OptionError, match="on the driver"):
         ss.open_master(url, table="products", key="id", password_env="SHOP_PASSWORD")
 
 
@@ -448,6 +448,12 @@ def test_mariadb_in_its_own_ways(mariadb):
     assert [b["id"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["Ab"]
     join = ss.Join(by_number, batch.schema, on="big", algorithm="hybridjoin", select=["id"])
     assert [b["id"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["Ab"]
+    mariadb.execute(
+        "DROP TABLE IF EXISTS prefixed",
+        "CREATE TABLE prefixed (id int, name varchar(20), UNIQUE (id, name(3)))",
+        "INSERT INTO prefixed VALUES (1, 'ann'), (1, 'bob')",
+    )
+    assert open_table(mariadb, "prefixed", "id").statistics.most_duplicates > 1
 
 
 def test_no_row_waits_longer_than_max_wait(products):

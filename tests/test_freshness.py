@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
 import os
 import time
@@ -194,8 +196,9 @@ def test_a_copy_has_the_snapshot_of_the_batch(tmp_path):
     before = pinned.pinned(source, ("query", "1"))
     master.update()
     for files in (before.files, pinned.pinned(source, ("query", "2")).files):
-        copy = ss.open_master(local_copy(source, copies, files), snapshot=files)
-        assert copy.manifest.files == files
+        for address in (source, str(master.path)):
+            copy = ss.open_master(local_copy(address, copies, files), snapshot=files)
+            assert copy.manifest.files == files
     assert before.files in {p.name for p in (tmp_path / "copies/masters").iterdir()}
     assert copy.manifest.parent == before.files
     assert (copy.path / f"{before.files}.manifest").exists()
@@ -203,17 +206,20 @@ def test_a_copy_has_the_snapshot_of_the_batch(tmp_path):
         local_copy(source, copies, "0000")
 
 
-def test_a_folder_that_may_not_be_written_is_told_once(tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ENOTSUP, errno.ENOLCK])
+def test_a_folder_where_no_pin_can_be_made_is_told_once(tmp_path, monkeypatch, caplog, code):
     master = Updates(tmp_path / "master")
+    assert pinned.may_pin(str(master.path))
 
     def refuse(*_):
-        raise PermissionError(13, "Permission denied", str(master.path / ".pins"))
+        raise OSError(code, os.strerror(code), str(master.path / ".pins"))
 
-    monkeypatch.setattr(pins, "pin", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert not pinned.may_pin(str(master.path))
     with caplog.at_level(logging.WARNING):
         for batch in "12":
             assert pinned.pinned(str(master.path), ("query", batch)) is None
-    assert [m for m in caplog.messages if "Permission denied" in m] == caplog.messages[:1]
+    assert [m for m in caplog.messages if os.strerror(code) in m] == caplog.messages[:1]
     assert pinned.pinned("s3://bucket/master", ("query", "1")) is None
 
 

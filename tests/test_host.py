@@ -347,10 +347,12 @@ def test_a_forked_child_leaves_locks_alone(path, root):
     child = os.fork()
     if not child:
         fine = state_of(reader).newest() is None
+        state_of(reader).count(1 << 40)
         reader.join.close()
         gc.collect()
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
+    assert folder.Handle(next(root.iterdir()) / "common").lock(alone=True)
     assert not other.file.lock(alone=True)
     reader.join.close()
     assert other.file.lock(alone=True)

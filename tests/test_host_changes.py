@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.host import HostShare
+from semistream.host import state as host_state
+from semistream.host.sizes import HostSizes
+from semistream.host.warm import Warm
 from semistream.master import pins
 from semistream.workloads import Stream, Zipf
 
@@ -147,3 +150,38 @@ def test_tasks_of_two_snapshots_side_by_side(tmp_path):
     twin.close()
     table = pa.Table.from_batches(found)
     assert (table["version"].to_numpy() == old[table["key"].to_numpy()]).all()
+
+
+def test_no_one_stages_while_a_new_snapshot_publishes(tmp_path, monkeypatch):
+    """Nor where it could not inherit, because a task of the old one still reads that slot."""
+    products = Products(tmp_path / "m")
+    products.change([5])
+    schema = products.seen[0][0].page_schema
+    sizes = HostSizes.of(2 << 20, schema, KEYS, 64)
+
+    def opened(number):
+        warm = Warm(products.seen[number][0], schema, False)
+        return host_state.HostState(tmp_path / "root", warm, sizes)
+
+    def stage(state, first):
+        codes, pads = pa.array(range(first, first + 1_000)), pa.array([b"p" * 40] * 1_000)
+        rows = pa.RecordBatch.from_arrays([codes, codes, pads], schema=schema)
+        state.stage(rows, np.full(1_000, 50))
+
+    old, beside, new = opened(0), opened(0), opened(1)
+    for first in (1_000, 2_000):
+        stage(old, first)
+        old.publish()
+    assert min(old._slots, key=lambda slot: slot.number).file.lock()
+    choose = host_state.choose_rows
+
+    def choose_slowly(*given):
+        stage(beside, 0)
+        return choose(*given)
+
+    monkeypatch.setattr(host_state, "choose_rows", choose_slowly)
+    stage(new, 6_000)
+    new.publish()
+    assert (new.newest().codes == np.arange(6_000, 7_000)).all()
+    for state in (old, beside, new):
+        state.close()

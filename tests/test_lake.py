@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +17,8 @@ from pyiceberg.utils.config import Config
 
 import semistream as ss
 from semistream.errors import OptionError, SchemaError
+from semistream.master.lake.parquet import ParquetFiles
+from semistream.master.lake.place import without_secrets
 from test_sync import PAGE, same_as_built
 
 if TYPE_CHECKING:
@@ -108,7 +112,7 @@ def test_delta_is_built_at_a_version_and_comes_to_one(tmp_path) -> None:
     assert master.schema.names == ["name", "id"]
     source = dict(master.manifest.source)
     assert source.pop("table")
-    assert source == {"kind": "delta", "uri": uri, "version": 1, "columns": ["name", "id"]}
+    assert source == {"kind": "delta", "uri": uri, "version": 1, "mapped": False}
     synced = ss.sync_master(tmp_path / "m", version=2)
     assert (synced.version, synced.upserted, synced.master.rows) == (2, 1, 12)
     assert synced.master.manifest.parent == master.manifest.files
@@ -132,7 +136,8 @@ def test_delta_partitions_are_columns(tmp_path) -> None:
     same_as_built(synced.master, DeltaTable(uri).to_pyarrow_table(), tmp_path / "built")
 
 
-def test_delta_without_its_old_files_is_compared_row_by_row(tmp_path) -> None:
+def test_delta_without_its_old_files_is_compared_row_by_row(tmp_path, caplog) -> None:
+    caplog.set_level("INFO", "semistream")
     uri = delta(tmp_path / "table", products(range(4000)), feed=False)
     ss.build_master(uri, tmp_path / "m", key="id", page_bytes=PAGE)
     DeltaTable(uri).update(predicate="id = 77", updates={"name": "'new'"})
@@ -140,6 +145,7 @@ def test_delta_without_its_old_files_is_compared_row_by_row(tmp_path) -> None:
     synced = ss.sync_master(tmp_path / "m")
     assert (synced.how, synced.values) == ("all rows", 1)
     assert synced.pages_copied > synced.pages_rewritten
+    assert "not by files: " in caplog.text
     same_as_built(synced.master, DeltaTable(uri).to_pyarrow_table(), tmp_path / "built")
 
 
@@ -152,6 +158,10 @@ def test_delta_that_is_another_table_or_schema_is_refused(tmp_path) -> None:
     other = products(range(10)).set_column(0, "id", pa.array(map(str, range(10))))
     write_deltalake(uri, other, mode="overwrite", schema_mode="overwrite")
     with pytest.raises(SchemaError, match=r"id: string.*Build the master again"):
+        ss.sync_master(tmp_path / "m")
+    less = other.drop_columns(["tags"])
+    write_deltalake(uri, less, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(SchemaError, match=r"lost .* no column 'tags'.*Build the master again"):
         ss.sync_master(tmp_path / "m")
     shutil.rmtree(uri)
     delta(tmp_path / "table", products(range(10)), feed=False)
@@ -168,6 +178,17 @@ def test_a_column_that_is_not_taken_may_come(tmp_path) -> None:
     more = products([11]).append_column("colour", pa.array(["red"]))
     write_deltalake(uri, more, mode="append", schema_mode="merge")
     assert ss.sync_master(tmp_path / "m").master.rows == 11
+
+
+def test_delta_with_mapped_columns_is_compared_row_by_row(tmp_path) -> None:
+    uri, mapped = str(tmp_path / "table"), {"delta.columnMapping.mode": "name"}
+    write_deltalake(uri, products(range(100)), configuration=FEED | mapped)
+    assert ss.build_master(uri, tmp_path / "m", key="id", page_bytes=PAGE).rows == 100
+    write_deltalake(uri, products([100], 1), mode="append")
+    synced = ss.sync_master(tmp_path / "m")
+    assert (synced.how, synced.upserted) == ("all rows", 1)
+    wanted = pa.concat_tables([products(range(100)), products([100], 1)])
+    same_as_built(synced.master, wanted, tmp_path / "built")
 
 
 def test_the_librarys_own_table_is_a_source(tmp_path) -> None:
@@ -215,6 +236,28 @@ def test_iceberg_follows_every_kind_of_change(tmp_path, catalog, make) -> None:
     assert ss.sync_master(path, source=table).values == 0
 
 
+def test_iceberg_whose_column_has_the_name_of_another(tmp_path, catalog) -> None:
+    prices = pa.schema([("id", pa.int64()), ("price", pa.float64()), ("list", pa.float64())])
+    table = catalog.create_table("shop.products", prices)
+    table.append(pa.table({"id": [1, 2], "price": [1.0, 2.0], "list": [10.0, 20.0]}))
+    ss.build_master(table, tmp_path / "m", key="id", columns=["id", "price"])
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("price")
+    with table.update_schema() as update:
+        update.rename_column("list", "price")
+    table.append(pa.table({"id": [3], "price": [30.0]}))
+    synced = ss.sync_master(tmp_path / "m", source=table)
+    assert synced.how == "all rows"
+    same_as_built(synced.master, table.scan().to_arrow(), tmp_path / "built")
+    table.append(pa.table({"id": [4], "price": [40.0]}))
+    assert ss.sync_master(tmp_path / "m", source=table).how == "files"
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("price")
+    table.append(pa.table({"id": [5]}))
+    with pytest.raises(SchemaError, match=r"no column 'price'.*Build the master again"):
+        ss.sync_master(tmp_path / "m", source=table)
+
+
 def test_iceberg_by_metadata_file_and_by_snapshot(tmp_path, catalog) -> None:
     table = catalog.create_table("shop.products", products([]).schema)
     table.append(products(range(10)))
@@ -255,6 +298,51 @@ def test_iceberg_without_its_old_snapshot_is_compared_row_by_row(tmp_path, catal
     assert (synced.how, synced.deleted) == ("all rows", 10)
 
 
+# Places
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_place_that_cannot_be_looked_at_is_not_taken_for_files(tmp_path, scheme) -> None:
+    with pytest.raises(OptionError, match=r"xx' cannot be reached: .*File name too long"):
+        ss.build_master(f"{scheme}{tmp_path}/{'x' * 300}", tmp_path / "m", key="id")
+
+
+@pytest.mark.parametrize(
+    ("uri", "plain"),
+    [
+        ("s3://KEY:SECRET@bucket/x?region=eu", "s3://bucket/x?region=eu"),
+        ("s3://KEY:SEC/RET@bucket/x", "s3://bucket/x"),
+        ("s3://KEY:SEC@RET@bucket/a@b", "s3://bucket/a@b"),
+        ("abfs://box:SECRET@acc.dfs.core.windows.net/x", "abfs://box@acc.dfs.core.windows.net/x"),
+        ("abfs://acc.net/x?client_secret=SECRET&y=1", "abfs://acc.net/x?client_secret=&y=1"),
+        ("abfss://box@acc.dfs.core.windows.net/x", "abfss://box@acc.dfs.core.windows.net/x"),
+        ("gs://anonymous@bucket/x", "gs://anonymous@bucket/x"),
+        ("hdfs://host:9000/a@b", "hdfs://host:9000/a@b"),
+        ("/folder/a:b@c", "/folder/a:b@c"),
+    ],
+)
+def test_secrets_are_not_part_of_a_place(uri, plain) -> None:
+    assert without_secrets(uri) == plain
+
+
+def test_secrets_are_neither_kept_nor_said(tmp_path) -> None:
+    pq.write_table(products(range(3)), tmp_path / "a.parquet")
+    files = ParquetFiles.open(str(tmp_path / "a.parquet"), None)
+    assert replace(files, uri="s3://KEY:SECRET@bucket/x").note["uri"] == "s3://bucket/x"
+    for place in ("none://KEY:SECRET@bucket/x", "none://KEY:SEC/RET@bucket/x.metadata.json"):
+        with pytest.raises(OptionError, match="none://bucket/x") as raised:
+            ss.build_master(place, tmp_path / "m", key="id")
+        assert "RET" not in str(raised.value)
+
+
+def test_a_table_of_another_kind_is_named(tmp_path) -> None:
+    uri = delta(tmp_path / "table", products(range(10)), feed=False)
+    ss.build_master(uri, tmp_path / "m", key="id")
+    shutil.rmtree(tmp_path / "table" / "_delta_log")
+    with pytest.raises(OptionError, match=r"table' is of kind parquet, .* built from delta"):
+        ss.sync_master(tmp_path / "m")
+
+
 # Parquet
 
 
@@ -273,6 +361,22 @@ def test_a_parquet_folder_by_its_files(tmp_path) -> None:
     same_as_built(synced.master, pq.read_table(folder), tmp_path / "built")
     with pytest.raises(OptionError, match="without versions"):
         ss.sync_master(tmp_path / "m", version=2)
+
+
+def test_a_disk_that_is_full_is_no_reason_to_read_more(tmp_path) -> None:
+    folder, read = tmp_path / "files", set()
+    pq.write_to_dataset(products(range(3000)), folder, basename_template="a-{i}.parquet")
+    ss.build_master(folder, tmp_path / "m", key="id", page_bytes=PAGE)
+    pq.write_table(products(range(3000, 3010)), folder / "b.parquet")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            ss.sync_master(tmp_path / "m", progress=lambda p: read.add((p.phase, p.rows)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {rows for phase, rows in read if phase == "read"} == {10}
+    assert ss.sync_master(tmp_path / "m").how == "files"
 
 
 def test_a_parquet_folder_with_partitions(tmp_path) -> None:

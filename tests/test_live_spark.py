@@ -83,6 +83,15 @@ def test_joins_agree_with_sparks_own(spark: SparkSession, server: Server) -> Non
         assert rows_of(mine) == rows_of(theirs), (how, transfer)
 
 
+def test_keys_that_come_to_have_several_rows_are_told(spark: SparkSession, server: Server) -> None:
+    master = opened(server)
+    server.load("products", pa.concat_tables([PRODUCTS, PRODUCTS.slice(0, 1)]))
+    stream = spark.createDataFrame([(0,), (2,)], "product_id long")
+    mine = ss.enrich(stream, master, on="product_id", transfer="keys", check=False)
+    with pytest.raises(Exception, match=r"products: keys .* several rows .* transfer='rows'"):
+        mine.collect()
+
+
 class Stream:
     """A stream of files, one a batch, into a folder a batch: what came out can be counted."""
 

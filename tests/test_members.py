@@ -9,7 +9,7 @@ import pytest
 
 from parts.connectors import require
 from semistream.errors import OptionError, SchemaError
-from semistream.spark.members import Dimension, Members, complete_members
+from semistream.spark.members import Dimension, Members, MembersError, _unhindered, complete_members
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,3 +106,32 @@ def test_what_is_wrong_is_said(spark: SparkSession, dimension: Dimension, tmp_pa
     twice = spark.createDataFrame([(9, "a"), (9, "b")], "id long, name string")
     with pytest.raises(OptionError, match=r"2 with the key {'id': 9}"):
         complete_members(twice, dimension.path, key="id", surrogate="sk")
+    null = spark.createDataFrame([(None, "a")], "id long, name string")
+    with pytest.raises(OptionError, match=r"1 with the key {'id': None}; a null is no member's"):
+        complete_members(null, dimension.path, key="id", surrogate="sk")
+    spark.sql(f"UPDATE {dimension.name} SET sk = NULL WHERE id = 2")  # noqa: S608
+    with pytest.raises(MembersError, match=r"{'id': 2} without a surrogate: sk is null"):
+        members(dimension).filled(marked(spark, 2, 7), NOW)
+
+
+def test_a_key_that_the_dimension_cannot_hold_has_no_member(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    require("delta")
+    frame = spark.createDataFrame([(1, 10)], "id int, sk int")
+    frame.write.format("delta").save(str(tmp_path / "small"))
+    small = Dimension(str(tmp_path / "small"), ("id",), "sk")
+    small.open(spark)
+    rows = members(small).filled(marked(spark, 2**40, 5), NOW)
+    assert surrogates(rows) == [(5, 11), (2**40, 0)]
+
+
+def test_who_gives_up_does_not_wait_before() -> None:
+    waits: list[float] = []
+
+    def conflict() -> None:
+        raise RuntimeError("DELTA_CONCURRENT_APPEND")
+
+    with pytest.raises(MembersError, match="in each of 10 attempts"):
+        _unhindered(conflict, Dimension("products", ("id",), "sk"), waits.append)
+    assert len(waits) == 9

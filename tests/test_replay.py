@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql.classic.dataframe import DataFrame
 from typer.testing import CliRunner
 
 import semistream as ss
 from semistream.commands import app
+from semistream.missing import QUARANTINED
 from semistream.pipeline import read_pipeline
 from semistream.spark import batches
 from semistream.spark import replay as replaying
-from semistream.spark.replay import Replayed, replay
+from semistream.spark.pipeline import enriched
+from semistream.spark.replay import Replayed, ReplayError, replay
 from test_split import (
     VENDORS,
     CrashError,
@@ -51,6 +56,8 @@ def test_a_replay_that_was_cut_off_is_finished_and_none_is_written_twice(
             patched.setattr(whose, step, crash)
             with pytest.raises(CrashError):
                 replay(told, spark, where="_enrichment = 'products'")
+    assert_refused(path, spark, "checkpoint: apart\n", "of another pipeline or checkpoint: query")
+    assert_refused(path, spark, ("place", "town"), r"columns \['place'\] that the pipeline no lon")
     put_master(folder, "products", LATER, "key")  # what was found before holds all the same
     put_master(folder, "vendors", ALL, "vendor")
     done = replay(told, spark, where="_reason = 'absent'", limit=100)
@@ -63,6 +70,72 @@ def test_a_replay_that_was_cut_off_is_finished_and_none_is_written_twice(
     assert rows["_attempts"].to_pylist() == [2] * len(rows)
     assert len(rows) < before
     assert replay(told, spark, where="_reason = 'absent'") == Replayed()
+    path.write_text(path.read_text() + "checkpoint: apart\n")
+    assert replay(read_pipeline(path), spark) == Replayed(others=len(rows))
+
+
+def assert_refused(path, spark, change, message):
+    text = path.read_text()
+    path.write_text(text + change if isinstance(change, str) else text.replace(*change))
+    with pytest.raises(ReplayError, match=message):
+        replay(read_pipeline(path), spark)
+    path.write_text(text)
+
+
+@pytest.fixture
+def quarantine(folder):
+    """Make one as another checkpoint would have left it; no stream runs."""
+    rows = pa.table({"sale": range(60), "key": range(60)})
+    now = datetime.now(UTC)
+    told = ("absent", "products", now, "before", 0, 0)
+    for name, value in zip(QUARANTINED, told, strict=False):
+        rows = rows.append_column(name, pa.array([value] * 60))
+    rows = rows.append_column("_row", pa.array([str(row) for row in range(60)]))
+    write_deltalake(folder / "out.quarantine", rows)
+    put_master(folder, "products", LATER, "key")
+    put_master(folder, "vendors", ALL, "vendor")
+    return read_pipeline(pipeline(folder))
+
+
+def test_of_two_replays_at_once_one_fails_and_each_row_is_written_once(
+    spark, folder, quarantine, monkeypatch
+):
+    """The other begins behind this one's look at what is held, and is cut off."""
+    hold = replaying._Replay.hold
+
+    def meanwhile(*arguments):
+        monkeypatch.setattr(replaying._Replay, "hold", hold)
+        with monkeypatch.context() as patched:
+            patched.setattr(replaying, "write_batch", crash)
+            with pytest.raises(CrashError):
+                replay(quarantine, spark, any_query=True, limit=10)
+        hold(*arguments)
+
+    monkeypatch.setattr(replaying._Replay, "hold", meanwhile)
+    with pytest.raises(ReplayError, match="is at work; nothing is lost: wait until it has ended"):
+        replay(quarantine, spark, any_query=True)
+    done = replay(quarantine, spark, any_query=True)
+    assert (done.finished, done.tried, done.written) == (10, 50, 50)
+    assert table(folder / "out", "sale") == sorted(((sale,) for sale in range(60)), key=repr)
+    assert table(folder / "out.quarantine", "sale") == []
+
+
+def test_a_row_is_found_or_missing_though_a_join_computed_again_says_otherwise(
+    spark, folder, quarantine, monkeypatch
+):
+    """Each look at this join has other answers, as a live master's may be."""
+
+    def restless(rows, told):
+        joined, name = enriched(rows, told), "__status_0"
+        answer = F.expr("if(uuid() < '8', 'matched', 'absent')")
+        return joined.withColumn(name, answer).withMetadata(name, joined.schema[name].metadata)
+
+    monkeypatch.setattr(replaying, "enriched", restless)
+    monkeypatch.setattr(DataFrame, "persist", lambda frame: frame)  # as if executors were lost
+    done = replay(quarantine, spark, any_query=True)
+    assert done.tried == 60 == done.matched + done.left["absent"]
+    assert len(table(folder / "out", "sale")) == done.matched
+    assert len(table(folder / "out.quarantine", "sale")) == done.left["absent"]
 
 
 def test_the_command_says_what_became_of_rows_and_parquet_has_a_folder_a_batch(

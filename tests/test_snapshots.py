@@ -87,14 +87,14 @@ def test_a_master_of_an_older_version_is_kept_as_well(tmp_path):
 # -- pins -----------------------------------------------------------------------------------------
 
 
-def test_a_pin_says_when_it_was_made_and_never_changes(tmp_path):
+def test_a_pin_never_changes(tmp_path):
     master = built(tmp_path, 1)
-    first = pins.pin(tmp_path, QUERY, "7", clock=lambda: 12.5)
+    first = pins.pin(tmp_path, QUERY, "7")
     built(tmp_path, 2)
-    assert pins.pin(tmp_path, QUERY, "7", clock=lambda: 99.0) == first
-    assert first == pins.Pin(master.manifest.files, 12.5)
+    assert pins.pin(tmp_path, QUERY, "7") == first
+    assert first == pins.Pin(master.manifest.files)
     told = json.loads((tmp_path / ".pins" / QUERY / "7").read_text())
-    assert told == {"files": master.manifest.files, "time": 12.5}
+    assert told == {"files": master.manifest.files}
 
 
 def test_a_query_keeps_its_newest_pins_alone(tmp_path):
@@ -202,12 +202,40 @@ def test_removal_waits_for_who_is_pinning(tmp_path):
     assert done.is_set()
 
 
-def test_pins_of_another_user_do_not_make_a_build_fail(tmp_path, monkeypatch, caplog):
+def test_drivers_that_end_while_snapshots_are_removed(tmp_path, caplog):
+    built(tmp_path, 1)
+    done = threading.Event()
+
+    def drive():
+        while not done.is_set():
+            pins.hold(tmp_path, "driver")
+            pins.release(tmp_path, "driver")
+
+    with ThreadPoolExecutor(2) as pool:
+        drivers = [pool.submit(drive) for _ in range(2)]
+        try:
+            end = time.monotonic() + 0.5
+            while time.monotonic() < end:
+                remove_unneeded(tmp_path)
+                pins.all_pins(tmp_path)
+        finally:
+            done.set()
+    assert [driver.result() for driver in drivers] == [None, None]
+    assert not caplog.text
+
+
+def test_a_holder_of_a_master_that_is_gone_lets_it_go(tmp_path):
+    pins.release(tmp_path / "gone", "driver")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), ValueError("damaged")])
+def test_what_cannot_be_removed_does_not_make_a_build_fail(error, tmp_path, monkeypatch, caplog):
     built(tmp_path, 1)
     pins.pin(tmp_path, QUERY, "0")
 
     def refuse(*_):
-        raise PermissionError(13, "Permission denied")
+        raise error
 
     monkeypatch.setattr("semistream.master.removal.remove_stale", refuse)
     assert prices(built(tmp_path, 2)) == {2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -16,8 +17,7 @@ import semistream as ss
 from parts.connectors import require
 from parts.databases import DATABASE, PASSWORD, USER
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.pipeline.ends import DeltaSink
-from semistream.spark import running, split
+from semistream.spark import batchwise, running
 from semistream.spark.checkpoint import CheckpointError
 from semistream.spark.pipeline import prepare, start
 
@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
 LIVE = Path(__file__).parent.parent / "docs" / "live.md"
 ROWS = 2_000
 PRODUCTS = {"key": [k for k in range(100) if k % 5], "vendor": [k % 7 for k in range(100) if k % 5]}
+ALL_PRODUCTS = {"key": [*range(100)], "vendor": [k % 7 for k in range(100)]}
 VENDORS = {"vendor": [0, 1, 2, 3, 4], "city": ["A", "B", None, "D", "E"]}
 # What the first enrichment lacks is its alone, though the second lacks it too.
 SPLIT = """
@@ -109,7 +110,7 @@ class CrashError(RuntimeError):
 @pytest.fixture
 def crashing(monkeypatch):
     """Have a write to the quarantine, or what comes behind it, fail once."""
-    write = split.write_delta
+    write = batchwise.write_delta
 
     def set_up(behind):
         calls = []
@@ -121,7 +122,7 @@ def crashing(monkeypatch):
             if len(calls) == 1:
                 raise CrashError("in between")
 
-        monkeypatch.setattr(split, "write_delta", failing)
+        monkeypatch.setattr(batchwise, "write_delta", failing)
 
     return set_up
 
@@ -147,9 +148,19 @@ def test_both_tables_are_exact_after_crashes(spark, folder, crashing):
     told = rows.group_by("_batch").aggregate([("_time", "count_distinct")])
     assert told["_time_count_distinct"].to_pylist() == [1, 1]
 
-    path.write_text(path.read_text().replace(", on_missing: quarantine", ""))
-    with pytest.raises(CheckpointError, match="were parted from the others"):
-        start(read_pipeline(path), spark)
+    for old, new, told in [
+        (
+            ", on_missing: quarantine}",
+            "}",
+            r"\[0\].on_missing.* was 'quarantine' and is None",
+        ),
+        ("sink:", "quarantine: {path: other}\nsink:", "quarantine.path.* was '.*out.quarantine'"),
+        ("on_missing: quarantine", "on_missing: wait", "waiting.grace.* was None and is 3600.0"),
+    ]:
+        other = folder / "other.yaml"
+        other.write_text(f"{path.read_text().replace(old, new)}checkpoint: out.checkpoint")
+        with pytest.raises(CheckpointError, match=told):
+            start(read_pipeline(other), spark)
 
 
 def test_an_error_names_keys_and_nothing_is_written(spark, folder):
@@ -206,34 +217,59 @@ def test_the_writer_of_the_docs_parts_rows(spark, folder):
     assert (counts.rows, counts.quarantined) == (2 * ROWS, len(got))
 
 
-def test_what_was_found_is_held_where_a_master_has_no_snapshots(spark, folder):
-    """A database may answer a replay otherwise: what was found first counts, in both tables."""
-
-    def batch(found):
-        rows = [(0, "matched", "2024-01-01"), (1, found, "2024-01-01")]
-        schema = "sale int, state string, __semistream_time string"
-        made = spark.createDataFrame(rows, schema)
-        mark = {"semistream": {"enrichment": "products", "on_missing": "quarantine"}}
-        return made.withMetadata("state", mark)
-
-    sink = DeltaSink(path=f"{folder}/out")
-    paths = {"quarantine": f"{folder}/apart", "held": f"{folder}/held"}
-    writer = split.SplitWriter(
-        sink, query="q", stream=("sale",), columns=(("sale", "sale"),), **paths
-    )
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(split, "write_delta", crash)
-        with pytest.raises(CrashError):
-            writer.write(batch("absent"), 0)
-    writer.write(batch("matched"), 0)
-    writer.write(batch("matched"), 1)
-    assert table(folder / "out", "sale") == [(0,), (0,), (1,)]
-    assert table(folder / "apart", "sale", "_reason", "_batch") == [(1, "absent", 0)]
-    assert [each.name for each in (folder / "held").iterdir()] == ["1"]
+def test_what_was_found_is_held_where_a_master_has_no_snapshots(
+    spark, folder, crashing, monkeypatch
+):
+    """A master that can't be pinned answers a replay otherwise: what was found first counts."""
+    monkeypatch.setattr(batchwise, "pinned", lambda *_: None)
+    path = pipeline(folder)
+    crashing(behind=False)
+    with pytest.raises(running.QueryFailedError, match="in between"):
+        run(path, spark)
+    shutil.rmtree(folder / "products/.pins")
+    ss.build_master(pa.table(ALL_PRODUCTS), folder / "products", key="key")
+    run(path, spark)
+    absent = [tuple(row) for row in table(folder / "out.quarantine", "_batch", "_enrichment")]
+    assert (0, "products") in absent
+    sales = table(folder / "out", "sale") + table(folder / "out.quarantine", "sale")
+    assert sorted(sales) == [(sale,) for sale in range(2 * ROWS)]
+    assert [each.name for each in folder.glob("*/semistream-held/*")] == ["1"]
 
 
-def crash(*_: object, **__: object) -> None:
-    raise CrashError("cut off")
+def test_the_driver_pins_before_any_task_does(spark, folder, monkeypatch):
+    """Executors may lack the right to pin: they read the pin, though the master is built anew."""
+    pin = batchwise.pinned
+
+    def late(master, of):
+        found = pin(master, of)
+        if master.endswith("products"):
+            ss.build_master(pa.table(ALL_PRODUCTS), master, key="key")
+        return found
+
+    monkeypatch.setattr(batchwise, "pinned", late)
+    run(pipeline(folder), spark)
+    names = ("_batch", "_enrichment", "_reason")
+    found = {row for row in table(folder / "out.quarantine", *names) if row[1] == "products"}
+    lacking = {(0, "products", "absent"), (0, "products", "null key"), (1, "products", "null key")}
+    assert found == lacking
+
+
+def test_the_enrichment_is_named_that_took_the_row_and_not_one_that_let_it_through(spark, folder):
+    path = pipeline(folder, more='waiting: {then: "null"}')
+    path.write_text(path.read_text().replace("on_missing: quarantine", "on_missing: wait", 1))
+    run(path, spark)
+    found = {*table(folder / "out.quarantine", "_enrichment", "_reason")}
+    assert found == {("vendors", "absent"), ("vendors", "null key")}
+
+
+def test_a_row_that_would_be_parted_several_times_is_refused(spark, folder):
+    path = pipeline(folder, second="{city: Z}")
+    text = path.read_text().replace("on: vendor,", "on: vendor, transfer: rows,")
+    path.write_text(text.replace("files_per_batch: 1", "files_per_batch: 2"))
+    prepared = prepare(read_pipeline(path), spark)
+    put_master(folder, "vendors", {"vendor": [1, 1], "city": ["A", "B"]}, "vendor")
+    with pytest.raises(Exception, match="up to 2 rows a key, and in its pipeline"):
+        start(prepared, spark, once=True).awaitTermination()
 
 
 def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
@@ -283,7 +319,8 @@ enrich:
   - {master: vendors, on: vendor}
   - {master: colours, on: key, how: left}
 sink: {kind: delta, path: out}
-quarantine: {path: out}
+quarantine: {path: s/../out/}
+checkpoint: q
 """
     )
     with pytest.raises(PipelineError) as raised:
@@ -294,7 +331,7 @@ quarantine: {path: out}
         [
             r":4:\d+: enrich\[1\].how inner would lose rows .* how: left with on_missing: drop",
             r":5:\d+: enrich\[2\].master has several rows a key",
-            r":7:\d+: quarantine.path is the sink's",
+            r":7:\d+: quarantine.path is the same as sink.path",
         ],
         strict=True,
     ):

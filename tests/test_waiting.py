@@ -18,11 +18,12 @@ from pyspark.sql import functions as sf
 from parts import wait_for
 from parts.connectors import require
 from parts.databases import DATABASE, PASSWORD, USER
-from semistream.enrich import enrich
+from semistream.enrich import enrich, watch
 from semistream.master import build_master
 from semistream.master.pins import pin
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.spark import batchwise, running
+from semistream.pipeline.check import check
+from semistream.spark import batchwise, running, waiting_table
 from semistream.spark.batches import write_delta
 from semistream.spark.clock import batch_millis
 from semistream.spark.heartbeat import beating
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from parts.databases import PostgreSQL
+    from semistream.spark.watch import BatchMetrics
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
 
 KEYS, ROWS = 1_000, 2_000
 STATUS = "__status_0"
 HOUR = 3_600_000
+MARK = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
 def products(late: int) -> pa.Table:
@@ -61,6 +64,8 @@ class Case:
     fails: bool = False
     live: bool = False
     """Whether the master has no snapshots, and answers otherwise in every attempt."""
+    heals: bool = False
+    """Whether it has snapshots from the first failure on."""
     late: int = 0
     times: dict[int, int] = field(default_factory=dict)
     failed: set[tuple[int, str]] = field(default_factory=set)
@@ -100,7 +105,7 @@ class Case:
         ways = Ways(self._way("facts"), self._way("quarantine"), str(self.folder / "batch"))
         writer = WaitingWriter(chain, ways, self._clock, table, 1_000)
         query = (
-            self._enriched(beating(stream, 1))
+            self._enriched(beating(stream, 3_600))  # a run has a batch, though none is due
             .writeStream.foreachBatch(writer.write)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(availableNow=True)
@@ -138,7 +143,8 @@ class Case:
         """Fail after a write, once."""
         if self.fails and (number, place) not in self.failed:
             self.failed.add((number, place))
-            if self.live:
+            self.live = self.live and not self.heals
+            if self.live or self.heals:
                 self.bring(self.late + 1)
             raise RuntimeError(f"after {place}")
 
@@ -208,7 +214,10 @@ def test_rows_that_come_too_early_come_out_once_though_every_write_is_followed_b
     assert len(case.content("quarantine")) == 0
 
 
-def test_a_master_without_snapshots_may_answer_otherwise_in_every_attempt(case: Case) -> None:
+def test_a_master_without_snapshots_may_answer_otherwise_in_every_attempt(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_table, "_AGE", -60_000)  # what is not used goes at once
     case.fails = case.live = True
     case.bring(late=0)
     case.put(0)
@@ -217,6 +226,23 @@ def test_a_master_without_snapshots_may_answer_otherwise_in_every_attempt(case: 
     case.bring(late=10)
     case.run()
     assert {place for _, place in case.failed} == {"facts", "waiting"}
+    assert len(case.content("waiting")) == 0
+    assert same(case.content("facts"), case.expected(10))
+    assert len(list((case.folder / "waiting").glob("*.parquet"))) <= 2
+
+
+def test_what_was_written_down_counts_though_snapshots_can_be_pinned_meanwhile(case: Case) -> None:
+    case.fails = case.live = case.heals = True
+    case.spark.conf.set(MARK, "false")  # of all writers but ours
+    case.bring(late=0)
+    case.put(0)
+    try:
+        case.run()
+    finally:
+        case.spark.conf.unset(MARK)
+    assert case.late >= 2
+    case.bring(late=10)
+    case.run()
     assert len(case.content("waiting")) == 0
     assert same(case.content("facts"), case.expected(10))
 
@@ -277,11 +303,17 @@ def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
     reports: list[dict] = []
     assert running.run(pipeline, spark, once=True, seen=reports.append)
     assert [report["rows"] for report in reports if report["rows"]] == [ROWS, ROWS]
-    assert len(case.content("facts")) == 2 * ROWS - len(case.content("held"))
+    early = len(case.content("held"))
+    assert len(case.content("facts")) == 2 * ROWS - early
+    told = [report["enrich"]["products"] for report in reports if report["rows"]]
+    assert told[-1]["wait_now"] == sum(each["waiting"] for each in told) == early
+    seen: list[BatchMetrics] = []
+    watch(spark, seen.append)
     query = start(pipeline, spark)
     try:
         case.bring(late=10)
         wait_for("the rows", lambda: len(case.content("facts")) == 2 * ROWS, 300)
+        wait_for("their count", lambda: sum(m.missing.get("came_out", 0) for m in seen) == early)
     finally:
         query.stop()
     assert len(case.content("held")) == 0
@@ -310,6 +342,13 @@ def test_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
     path.write_text(PIPELINE.replace("on_missing: wait", "on_missing: drop"))
     with pytest.raises(PipelineError, match="waiting has no use"):
         read_pipeline(path)
+    path.write_text(
+        "source: {kind: files, path: sales}\nsink: {kind: delta, path: facts}\n"
+        "enrich: {master: products, on: key, how: left, on_missing: wait}\n"
+    )
+    build_master(pa.table({"key": [1], "Waiting_since": ["x"]}), tmp_path / "products", key="key")
+    with pytest.raises(PipelineError, match="adds a column 'waiting_since', which there is"):
+        check(read_pipeline(path), pa.schema({"key": pa.int64()}))
 
 
 LIVE = """\

@@ -22,6 +22,7 @@
     ├── pipeline.PipelineError (ValueError)  mistakes in a pipeline's file, all of them
     ├── spark.members.MembersError (RuntimeError)  others write to a dimension all the time
     ├── spark.checkpoint.CheckpointError (ValueError)  it belongs to another pipeline
+    ├── spark.replay.ReplayError (RuntimeError)  another replay of the quarantine is in the way
     ├── spark.running.QueryFailedError (RuntimeError)  a pipeline's query met an error
     ├── spark.java.JavaNotFoundError (RuntimeError)  no Java 17 or 21
     └── spark.maven.JarsError (OSError)  a connector's jars cannot be had

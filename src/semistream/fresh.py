@@ -8,6 +8,7 @@ import numpy as np
 
 from semistream.allocation import take_rows
 from semistream.cache import Cache
+from semistream.keys import is_among
 from semistream.plain import row_bytes
 from semistream.sketch import Sketch
 
@@ -22,27 +23,13 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-__all__ = ["MICROSECONDS", "Absent", "FreshRows", "is_among"]
+__all__ = ["MICROSECONDS", "Absent", "FreshRows"]
 
 MICROSECONDS = 1_000_000
 """In a second."""
 _EARLY = 16  # this part of its life earlier a row may go: then many go at once
 _MOST_COUNTED = 254
 _ENTRY = 24  # bytes of a key that is known to be absent: code, second hash, time
-
-
-def is_among(codes: Codes, some: Codes) -> Flags:
-    """Tell which codes are among some that are in order.
-
-    Examples
-    --------
-    >>> is_among(np.array([7, 3, 8]), np.array([3, 5, 7])).tolist()
-    [True, True, False]
-    """
-    if not len(some):
-        return np.zeros(len(codes), dtype=np.bool_)
-    found: Flags = some[np.minimum(np.searchsorted(some, codes), len(some) - 1)] == codes
-    return found
 
 
 class Absent:

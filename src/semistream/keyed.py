@@ -10,9 +10,10 @@ import pyarrow as pa
 from semistream.allocation import concat_rows, take
 from semistream.engine import Engine
 from semistream.errors import RowTooLargeError
-from semistream.fresh import FreshRows, is_among
+from semistream.fresh import FreshRows
 from semistream.host.rows import HostRows
 from semistream.kernels import WAITING
+from semistream.keys import is_among
 from semistream.master.database.fetch import Wanted
 from semistream.plain import row_bytes
 from semistream.units import format_bytes

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Codes", "Keys", "null_keys"]
+__all__ = ["Codes", "Keys", "is_among", "null_keys"]
 
 _INT64_MAX = 2**63 - 1
 _SIGN = np.uint64(1 << 63)
@@ -37,6 +37,20 @@ class Codes:
     values: npt.NDArray[np.int64]
     valid: npt.NDArray[np.bool_]
     """False where a key is null, or is a number that the master's type cannot hold."""
+
+
+def is_among(codes: npt.NDArray[np.int64], some: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Tell which codes are among some that are in order.
+
+    Examples
+    --------
+    >>> is_among(np.array([7, 3, 8]), np.array([3, 5, 7])).tolist()
+    [True, True, False]
+    """
+    if not len(some):
+        return np.zeros(len(codes), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(some, codes), len(some) - 1)
+    return np.asarray(some[place] == codes)
 
 
 def _canonical(name: str, kind: pa.DataType) -> pa.DataType:

@@ -83,11 +83,6 @@ class OnMissing:
             raise OptionError(msg)
         return cls(given)
 
-    @property
-    def splits(self) -> bool:
-        """Whether the writer must tell such rows from others."""
-        return self.kind in SPLITTING
-
     def checked(self, schema: pa.Schema, payload: Sequence[str]) -> OnMissing:
         """Give default values in the types of the master's columns; refuse what does not fit."""
         if self.kind == DEFAULTS and not self.defaults:

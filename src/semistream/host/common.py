@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,19 +58,24 @@ class Common:
         if not self._is_begun:
             self._words[2:] = 0
             self._words[0], self._words[1] = _MAGIC, boot()
-        self.unlock()
+        self._file.unlock()
 
     @property
     def _is_begun(self) -> bool:
         return bool(self._words[0] == _MAGIC and self._words[1] == boot())
 
-    def lock(self) -> bool:
-        """Become the only one who stages, publishes and ages, if that is possible at once."""
-        return self._file.lock(alone=True)
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Be the only one who stages, publishes and ages; tell whether that is so.
 
-    def unlock(self) -> None:
-        """Let others do so."""
-        self._file.unlock()
+        It is not to be nested: the inner one would succeed, and end the outer one.
+        """
+        alone = self._file.lock(alone=True)
+        try:
+            yield alone
+        finally:
+            if alone:
+                self._file.unlock()
 
     @property
     def rows(self) -> int:

@@ -81,6 +81,8 @@ class Handle:
 
     def lock(self, alone: bool = False) -> bool:
         """Take the lock, if that is possible at once."""
+        if not self.is_ours:
+            return False  # it would be taken for the process we were forked from, and never end
         try:
             fcntl.flock(self.number, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:

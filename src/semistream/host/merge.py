@@ -19,6 +19,7 @@ from semistream.blocks import Blocks
 from semistream.columns import is_in_place
 from semistream.host.sizes import BESIDE, HEADER, overhead
 from semistream.kernels import chain_values
+from semistream.keys import is_among
 from semistream.plain import row_bytes, row_width
 from semistream.raw import gather_bits, gather_ends, gather_fixed, gather_texts
 
@@ -84,11 +85,7 @@ def unchanged_rows(
     batch: pa.RecordBatch, hits: npt.NDArray[np.uint32], changed: npt.NDArray[np.int64]
 ) -> Chosen:
     """Choose the rows of all join values whose code is not among the changed, sorted ones."""
-    codes = batch.column(0).to_numpy()
-    place = np.searchsorted(changed, codes)
-    place[place == len(changed)] = 0
-    keep = changed[place] != codes if len(changed) else np.ones(len(codes), dtype=np.bool_)
-    position = np.flatnonzero(keep)
+    position = np.flatnonzero(~is_among(batch.column(0).to_numpy(), changed))
     sizes = row_bytes(batch)[position]
     return Chosen(
         block=np.zeros(len(position), dtype=np.int32),

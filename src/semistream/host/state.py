@@ -82,10 +82,14 @@ class HostState:
         """Give the newest hot set; it is not overwritten until `rest` is called."""
         if not self._folder.is_ours:
             return None  # locks are those of the process that this was forked from
+        if self._may_inherit:
+            with self._common.alone() as alone:
+                if alone:
+                    self._inherit()
+        return self._newest()
+
+    def _newest(self) -> Generation | None:
         numbers = self._numbers()
-        if self._inherits and not max(numbers):
-            self._inherit()
-            numbers = self._numbers()
         slot = self._slots[numbers.index(max(numbers))]
         if self._now is None or self._now.number != max(numbers):
             self.rest()
@@ -101,19 +105,25 @@ class HostState:
     def _numbers(self) -> list[int]:
         return [slot.number_of(self._snapshot) for slot in self._slots]
 
+    @property
+    def _may_inherit(self) -> bool:
+        if not self._inherits or any(self._numbers()):
+            return False
+        return any(slot.number for slot in self._slots)
+
     def _inherit(self) -> None:
-        """Make a generation of what an earlier snapshot left, without the rows that changed."""
-        if not any(slot.number for slot in self._slots) or not self._common.lock():
-            return
-        try:
-            for snapshot, changed in self._warm.older(self._sizes.merge):
-                found = [slot for slot in self._slots if slot.number_of(snapshot)]
-                if found:
-                    self._inherits = not self._carry(max(found, key=_number), snapshot, changed)
-                    return
-            self._inherits = False  # all that is there is someone else's
-        finally:
-            self._common.unlock()
+        """Make a generation of what an earlier snapshot left, without the rows that changed.
+
+        The caller is alone: what is locked here once more would be unlocked for the caller, too.
+        """
+        if not self._may_inherit:
+            return  # someone else was faster
+        for snapshot, changed in self._warm.older(self._sizes.merge):
+            found = [slot for slot in self._slots if slot.number_of(snapshot)]
+            if found:
+                self._inherits = not self._carry(max(found, key=_number), snapshot, changed)
+                return
+        self._inherits = False  # all that is there is someone else's
 
     def _carry(self, source: Slot, snapshot: int, changed: npt.NDArray[np.int64]) -> bool:
         """Write the unchanged rows of a slot to the other one; tell whether that was possible."""
@@ -150,13 +160,13 @@ class HostState:
         """Note stream rows; let all counts age when it is time."""
         self._common.count(rows)
         room = max(_LEAST_PERIOD, self._sizes.slot / self._row)
-        if self._common.rows > _PERIOD * room and self._common.lock():
-            if self._common.rows > _PERIOD * room:  # no one else was faster
-                self._age()
-            self._common.unlock()
+        if self._common.rows > _PERIOD * room:
+            with self._common.alone() as alone:
+                if alone and self._common.rows > _PERIOD * room:  # no one else was faster
+                    self._age()
 
     def _age(self) -> None:
-        now = self.newest()
+        now = self._newest()
         if now is not None:
             np.right_shift(now.hits, 1, out=now.hits)
             self.rest()
@@ -164,21 +174,22 @@ class HostState:
 
     def stage(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64]) -> None:
         """Note rows, whole join values, for the next hot set, unless someone is making it."""
-        if self._folder.is_ours and self._common.lock():
-            columns = [pa.array(hits.astype(np.uint32)), *rows.columns]
-            staged = pa.RecordBatch.from_arrays(columns, schema=self._staged_schema)
-            self._common.stage(staged, self._snapshot)
-            self._common.unlock()
+        with self._common.alone() as alone:
+            if alone:
+                columns = [pa.array(hits.astype(np.uint32)), *rows.columns]
+                staged = pa.RecordBatch.from_arrays(columns, schema=self._staged_schema)
+                self._common.stage(staged, self._snapshot)
 
     def publish(self) -> None:
         """Make the next hot set if it is worth it, and no one else does; `rest` afterwards."""
-        enough = self._common.staged_bytes(self._snapshot) >= self._enough()
-        if enough and self._folder.is_ours and self._common.lock():
-            try:
-                self._publish()
-            finally:
-                self.rest()
-                self._common.unlock()
+        if self._common.staged_bytes(self._snapshot) < self._enough():
+            return
+        with self._common.alone() as alone:
+            if alone:
+                try:
+                    self._publish()
+                finally:
+                    self.rest()
 
     def _enough(self) -> int:
         """Give how many bytes are worth a new generation, which costs as much as it has rows."""
@@ -187,7 +198,8 @@ class HostState:
 
     def _publish(self) -> None:
         """Make a new generation of the newest one and the rows on their way, if a slot is free."""
-        now = self.newest()
+        self._inherit()
+        now = self._newest()
         free = sorted((s for s in self._slots if not now or s is not now.slot), key=_number)
         for slot in free if self._common.staged_bytes(self._snapshot) else ():
             if slot.file.lock(alone=True):

@@ -4,7 +4,7 @@
 
     products/.pins/
       lock                       taken by all who pin, together; by whoever removes, alone
-      <query id>/<batch id>      {"files": …, "time": …}, made once, by the first who comes
+      <query id>/<batch id>      {"files": …}, made once, by the first who comes
       held-<id>/<files>          the same, for the DataFrames of a driver that are no streams
 
 A pin is made before the snapshot's files are opened. So whoever removes snapshots, and reads the
@@ -17,7 +17,7 @@ import fcntl
 import json
 import os
 import shutil
-import time
+import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from semistream.master.files import Draft, sync_folder
 from semistream.master.format import Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Pinned",
     "all_pins",
     "alone",
+    "can_pin",
     "hold",
     "pin",
     "pin_folder",
@@ -58,8 +59,6 @@ class Pin:
 
     files: str
     """The snapshot, by what its files' names begin with."""
-    time: float
-    """The batch's own clock, in seconds since 1970: the same in every attempt and replay."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def pin_folder(folder: Path) -> Path:
     return folder / ".pins"
 
 
-def pin(folder: Path, query: str, batch: str, clock: Callable[[], float] = time.time) -> Pin:
+def pin(folder: Path, query: str, batch: str) -> Pin:
     """Give the pin of a micro-batch; whoever comes first pins the current snapshot.
 
     Examples
@@ -106,12 +105,12 @@ def pin(folder: Path, query: str, batch: str, clock: Callable[[], float] = time.
     if found is None:
         Manifest.load(folder)  # no master is an error that says so
         with _locked(folder, fcntl.LOCK_SH):
-            found = _made(path, Manifest.load(folder).files, clock)
+            found = _made(path, Manifest.load(folder).files)
             _trim(path.parent)
     return found
 
 
-def hold(folder: Path, holder: str, files: str = "", clock: Callable[[], float] = time.time) -> Pin:
+def hold(folder: Path, holder: str, files: str = "") -> Pin:
     """Keep a snapshot, the current one if none is named, from being removed for a day.
 
     Who holds it again meanwhile has a day from then on.
@@ -120,20 +119,33 @@ def hold(folder: Path, holder: str, files: str = "", clock: Callable[[], float] 
     with _locked(folder, fcntl.LOCK_SH):
         files = files or Manifest.load(folder).files
         path = pin_folder(folder) / f"{HELD}{holder}" / files
-        found = _read(path) or _made(path, files, clock)
+        found = _read(path) or _made(path, files)
         os.utime(path)
     return found
 
 
 def release(folder: Path, holder: str) -> None:
     """Hold nothing any more."""
-    shutil.rmtree(pin_folder(folder) / f"{HELD}{holder}", ignore_errors=True)
+    with suppress(OSError), alone(folder):  # the master may be gone
+        shutil.rmtree(pin_folder(folder) / f"{HELD}{holder}", ignore_errors=True)
 
 
-def _made(path: Path, files: str, clock: Callable[[], float]) -> Pin:
+def can_pin(folder: Path) -> bool:
+    """Tell whether pins can be made here, by making one that is no one's."""
+    place, name = pin_folder(folder), f".trial-{uuid.uuid4().hex}"
+    try:
+        with _locked(folder, fcntl.LOCK_SH), Draft(place) as draft:
+            draft.publish_first(name)
+            (place / name).unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _made(path: Path, files: str) -> Pin:
     """Make a pin, or give the one that someone else has made meanwhile."""
     path.parent.mkdir(exist_ok=True)
-    with Draft(path.parent, json.dumps(asdict(Pin(files, clock()))).encode()) as draft:
+    with Draft(path.parent, json.dumps(asdict(Pin(files))).encode()) as draft:
         draft.sync()
         if draft.publish_first(path.name):
             sync_folder(path.parent)  # a replay after a power cut must find it
@@ -144,7 +156,7 @@ def _made(path: Path, files: str, clock: Callable[[], float]) -> Pin:
 
 def _read(path: Path) -> Pin | None:
     try:
-        return Pin(**json.loads(path.read_bytes()))
+        return Pin(json.loads(path.read_bytes())["files"])
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -162,8 +174,15 @@ def all_pins(folder: Path) -> list[Pinned]:
 
 
 def _holders(folder: Path) -> list[Path]:
-    place = pin_folder(folder)
-    return sorted(p for p in place.iterdir() if p.is_dir()) if place.is_dir() else []
+    return sorted(path for path in _inside(pin_folder(folder)) if path.is_dir())
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Give what is in a folder; nothing if it is not there, or not any more."""
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def remove_stale(folder: Path, keep: float, now: float) -> set[str]:
@@ -177,20 +196,21 @@ def remove_stale(folder: Path, keep: float, now: float) -> set[str]:
         limit = now - (min(keep, _DAY) if held else keep)
         seen = bool(pins) and pins[0].made > limit
         needed = [p for p in pins if p.made > limit] if held else pins[: KEPT if seen else 0]
-        for path in place.iterdir():  # drafts, too
+        for path in _inside(place):  # drafts, too
             if path not in {pinned.path for pinned in needed}:
-                path.unlink()
+                path.unlink(missing_ok=True)
         if needed:
             stay.add(place.name)
         else:
-            place.rmdir()
+            with suppress(FileNotFoundError):
+                place.rmdir()
     return stay
 
 
 def _newest_first(folder: Path) -> list[Pinned]:
     """Give them by the time at which they were made: a number may come again, a time does not."""
     found = []
-    for path in folder.iterdir():
+    for path in _inside(folder):
         with suppress(FileNotFoundError):  # removed just now, by who pinned beside us
             if not path.name.startswith(".") and (pin := _read(path)) is not None:
                 found.append(Pinned(path, pin, path.stat().st_mtime))
@@ -198,17 +218,18 @@ def _newest_first(folder: Path) -> list[Pinned]:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Let no one pin meanwhile.
+def alone(folder: Path) -> Iterator[bool]:
+    """Let no one pin meanwhile; tell whether that is so.
 
     Where there are no pins yet there is no need: who pins makes their folder first, and looks for
-    the current snapshot, which no one removes, afterwards.
+    the current snapshot, which no one removes, afterwards. But pins that are made meanwhile are
+    not to be removed then.
     """
     if not pin_folder(folder).is_dir():
-        yield
+        yield False
         return
     with _locked(folder, fcntl.LOCK_EX):
-        yield
+        yield True
 
 
 @contextmanager

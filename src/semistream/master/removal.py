@@ -85,19 +85,19 @@ def remove_unneeded(folder: Path, keep: float | None = None, now: float | None =
         remove_others(folder, ())  # what a build left that died
         return
     except MasterError:  # another version's, perhaps: all stays until a build is done
-        remove_others(folder, (path.name for path in folder.iterdir()))
         return
     try:
-        with alone(folder):
-            queries = remove_stale(folder, keep, now)
+        with alone(folder) as locked:
+            queries = remove_stale(folder, keep, now) if locked else set()
             _remove_notes(folder, queries, now - keep)
             wanted = {current.files, *(pinned.pin.files for pinned in all_pins(folder))}
             there = [m for m in whole_snapshots(folder, current) if m.files in wanted]
             remove_others(folder, _names(folder, there))
-    except PermissionError as error:  # the pins are another user's: a build is no failure for it
+    except Exception as error:  # what was published is no failure for it
         log.warning(
-            "%s: what no query needs cannot be removed (%s); let the user who builds write there, "
-            "or run semistream master clean as the one who runs queries",
+            "%s: what no query needs cannot be removed (%s); the next build tries again. If pins "
+            "are another user's, let the one who builds write there, or run semistream master "
+            "clean as the one who runs queries",
             folder,
             error,
         )

@@ -17,6 +17,7 @@ from semistream.host import HostShare, default_root
 from semistream.master import Master, open_master
 from semistream.missing import QUARANTINED, SINCE, OnMissing
 from semistream.pipeline.columns import arrange, wrong_columns
+from semistream.pipeline.places import taken_places
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spec import JoinSpec
 
@@ -118,8 +119,10 @@ class _Checker:
             schema = self._enrich(f"enrich[{i}]", step, schema)
         if schema is None:
             return None
+        for setting, message in taken_places(self._pipeline):
+            self._wrong(setting, message)
         self._quarantine(stream, schema)
-        self._waiting(stream)
+        self._waiting(schema)
         columns = self._pipeline.columns
         for setting, message in wrong_columns(columns, schema.names):
             self._wrong(f"columns.{setting}", message)
@@ -179,21 +182,17 @@ class _Checker:
         for name in stream.names:
             if re.search(r"[ ,;{}()\n\t=]", name):
                 self._wrong("quarantine", f"is a Delta table, which takes no name as {name!r}")
-        if pipeline.quarantine == getattr(pipeline.sink, "path", None):
-            self._wrong("quarantine.path", "is the sink's; give it a path of its own")
         if len(self._steps) == len(pipeline.enrich):
-            for where, message in _unfit(self._steps):
+            for where, message in _unfit(pipeline, self._steps):
                 self._wrong(where, message)
 
-    def _waiting(self, stream: pa.Schema) -> None:
+    def _waiting(self, enriched: pa.Schema) -> None:
         """Check that rows can wait, and come out exactly once."""
-        pipeline, path = self._pipeline, self._pipeline.waiting.path
+        pipeline = self._pipeline
         if not pipeline.waits:
             return
-        if SINCE in stream.names:
-            self._wrong("waiting", f"adds a column {SINCE!r}, which the stream has; rename that")
-        if path in {pipeline.quarantine, getattr(pipeline.sink, "path", None)}:
-            self._wrong("waiting.path", "is taken; give it a path of its own")
+        if SINCE in map(str.lower, enriched.names):  # Spark would put one in the other's place
+            self._wrong("waiting", f"adds a column {SINCE!r}, which there is; rename that")
         if pipeline.sink.kind == "parquet":
             self._wrong(
                 "sink.kind",
@@ -248,7 +247,7 @@ class _Checker:
             self._wrong("sink.partition_by", "names every column; a file needs one of its own")
 
 
-def _unfit(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+def _unfit(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     """Give the steps that do not go with one that parts rows: where, and why.
 
     A row that is taken out must be the stream's own, and still there at the end.
@@ -259,7 +258,7 @@ def _unfit(steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
         if how != "left" and any(before < i for before in parting):
             other = "how: left with on_missing: drop" if how == "inner" else "a place before it"
             yield f"enrich[{i}].how", f"{how} would lose rows that are parted before; take {other}"
-        if several and how in {"inner", "left"} and parting != [i]:
+        if several and pipeline.keeps_single(i):
             yield (
                 f"enrich[{i}].master",
                 "has several rows a key, and another enrichment parts rows that have no master "

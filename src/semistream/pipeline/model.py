@@ -60,6 +60,11 @@ class Pipeline:
         """Whether more is written than the sink, batch by batch."""
         return self.splits or self.infers
 
+    def keeps_single(self, number: int) -> bool:
+        """Whether a row must leave an enrichment as one, for another one parts rows."""
+        parting = {i for i, step in enumerate(self.enrich) if step.splits} - {number}
+        return bool(parting) and self.enrich[number].how in {"inner", "left"}
+
     def mark(self, where: str) -> Mark:
         """Give the place of a value, or of what is around it if it is not given."""
         while where and where not in self.marks:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.errors import MasterError
 from semistream.plain import row_width
 from semistream.spark.types import transferred
 
@@ -35,10 +36,12 @@ class Answers:
         The schema of these: ``ROW``, then the keys.
     room
         Bytes that answers which are not complete may have.
+    master
+        Names the master in messages.
     """
 
-    def __init__(self, join: Join, stream: pa.Schema, room: int) -> None:
-        self._join, self._stream, self._room = join, stream, room
+    def __init__(self, join: Join, stream: pa.Schema, room: int, master: str) -> None:
+        self._join, self._stream, self._room, self._master = join, stream, room, master
         self._fields = list(join.schema)[len(stream) :]
         self._targets = [transferred(field) for field in self._fields]
         self._least = 8 + sum(row_width(kind) or 8 for kind in self._targets)
@@ -80,12 +83,23 @@ class Answers:
         rows = np.concatenate([part.column(0).to_numpy() for part in parts] or [_NONE])
         found = np.zeros(self._asked, dtype=np.bool_)
         found[rows] = True
+        self._check_single(len(rows), int(np.count_nonzero(found)))
         if not self._fields:
             return pa.array(found)
         whole, order = len(rows) == self._asked, _order(rows, self._asked)
         columns = [self._column(parts, i, order) for i in range(len(self._fields))]
         names, mask = [field.name for field in self._fields], None if whole else pa.array(~found)
         return pa.StructArray.from_arrays(columns, names=names, mask=mask)
+
+    def _check_single(self, answers: int, answered: int) -> None:
+        """Refuse several answers to a row: a database has no snapshots that would tell before."""
+        if answers != answered:
+            msg = (
+                f"{self._master}: keys have come to have several rows there ({answers:,} answers "
+                f"to {answered:,} rows), and with transfer='keys' a row has one answer; start the "
+                "query anew with transfer='rows'"
+            )
+            raise MasterError(msg)
 
     def _column(self, parts: list[pa.RecordBatch], number: int, order: pa.Array | None) -> pa.Array:
         if not parts:

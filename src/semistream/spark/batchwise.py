@@ -7,18 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from semistream.errors import SemistreamError
+from semistream.missing import SPLITTING
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark.batches import write_batch, write_delta
 from semistream.spark.clock import batch_millis
 from semistream.spark.members import Dimension, Members
-from semistream.spark.pinned import may_pin, pinned
+from semistream.spark.pinned import pinned
 from semistream.spark.settle import marks_of
-from semistream.spark.split import SplitWriter, arranged, parted, quarantined, timed
-from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
+from semistream.spark.split import arranged, parted, quarantined, timed
+from semistream.spark.waiting import QUARANTINE, Chain, Rule, WaitingWriter, Ways
 from semistream.spark.waiting_table import WaitingTable
+from semistream.spark.watch import tell_waited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -71,8 +73,6 @@ class Batchwise:
     def writer(self, frame: DataFrame) -> Callable[[DataFrame, int], None]:
         """Give what writes a batch of this stream, for ``foreachBatch``; it makes what it needs."""
         told, spark = self.pipeline, frame.sparkSession
-        if not told.waits and not told.infers:
-            return self._parting.write
         ways = Ways(
             partial(self._out, self.members(spark)),
             partial(self._quarantine, frame.schema),
@@ -81,14 +81,12 @@ class Batchwise:
         clock = partial(_millis, told.checkpoint)
         table = self._table(frame) if told.waits else None
         delay = round(1000 * told.waiting.delay)
-        return WaitingWriter(self._chain, ways, clock, table, delay).write
+        return WaitingWriter(self._chain, ways, clock, table, delay, self._tell).write
 
-    @property
-    def _parting(self) -> SplitWriter:
-        told, stream = self.pipeline, tuple(self.flow.stream.names)
-        agree = all(may_pin(step.master) for step in told.enrich)
-        held = "" if agree else self._held
-        return SplitWriter(told.sink, told.quarantine, self.query, stream, self.flow.columns, held)
+    def _tell(self, once: Once, waited: Mapping[str, int]) -> None:
+        """Report rows that have waited, with the first enrichment for which they do."""
+        name = next(step.name for step in self.pipeline.enrich if step.on_missing == "wait")
+        tell_waited(once.query, once.number, name, waited)
 
     @property
     def _held(self) -> str:
@@ -150,11 +148,14 @@ class Batchwise:
         write_batch(self.pipeline.sink, rows, self.query, once.number)
 
     def _quarantine(self, schema: StructType, rows: DataFrame, once: Once) -> None:
-        marks = [mark for mark in marks_of(schema) if mark.splits]
+        # With then: null, an enrichment that waits lets rows through, and another takes them.
+        takes = SPLITTING if self.pipeline.waiting.then == QUARANTINE else (QUARANTINE,)
+        marks = [mark for mark in marks_of(schema) if mark.on_missing in takes]
         _, missing = parted(rows, marks)
         rows = quarantined(missing, self.flow.stream.names, self.query, once.number)
         path = self.pipeline.quarantine
-        write_delta(rows, path, self.query, once.number, mergeSchema="true")
+        # Of a name of its own: in a table that has the batch's other part, Delta would skip it.
+        write_delta(rows, path, f"{self.query} quarantine", once.number, mergeSchema="true")
 
 
 def _millis(checkpoint: str, spark: SparkSession, number: int) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.check import Flow
 
-__all__ = ["CheckpointError", "claim", "verify"]
+__all__ = ["CheckpointError", "claim", "query_of", "verify"]
 
 NOTE = "semistream.json"
 _SAME_SOURCE = {
@@ -85,6 +85,12 @@ def verify(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> Mapping[str, 
     return before
 
 
+def query_of(pipeline: Pipeline, spark: SparkSession) -> str | None:
+    """Give the id of the query that a pipeline's checkpoint was begun by; None if it is new."""
+    text = _folder(pipeline.checkpoint, spark).read()
+    return None if text is None else str(json.loads(text)["id"])
+
+
 def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
     """Give what must stay the same for a query to go on."""
     return {
@@ -100,9 +106,23 @@ def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
             for step in flow.steps
         ],
         "output": _types(flow.output),
-        "splits": pipeline.splits,
-        "waits": pipeline.waits,
+        "ways": dict(_ways(pipeline)),
     }
+
+
+def _ways(pipeline: Pipeline) -> Iterator[tuple[str, Any]]:
+    """Give the settings that say where rows go which have no master row; none if to the sink.
+
+    Under others a replayed batch would part its rows otherwise than the tables that have it.
+    """
+    for i, step in enumerate(pipeline.enrich):
+        for name in ("surrogate", "dimension", *(["on_missing"] if step.splits else [])):
+            if given := getattr(step, name):
+                yield f"enrich[{i}].{name}", given
+    if pipeline.splits:
+        yield "quarantine.path", pipeline.quarantine
+    if pipeline.waits:
+        yield from ((f"waiting.{name}", given) for name, given in vars(pipeline.waiting).items())
 
 
 def _identity(end: Any, same: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:  # noqa: ANN401
@@ -126,12 +146,11 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
                 yield f"its {end}'s {name} was {was!r} and is {is_!r} now"
     if len(before["masters"]) != len(now["masters"]):
         yield f"it had {len(before['masters'])} enrichments and has {len(now['masters'])} now"
-    if before.get("splits", False) != now["splits"]:
-        ways = {True: "parted from the others (on_missing)", False: "written with all others"}
-        yield f"rows without a master row were {ways[not now['splits']]} and are not now"
-    if before.get("waits", False) != now["waits"]:
-        ways = {True: "wait", False: "did not wait"}
-        yield f"rows without a master row {ways[not now['waits']]} before (on_missing)"
+    ways = before.get("ways", {})
+    for name in {**ways, **now["ways"]}:
+        was, is_ = ways.get(name), now["ways"].get(name)
+        if was != is_:
+            yield f"{name}, which says where rows go, was {was!r} and is {is_!r} now"
     masters = list(zip(before["masters"], now["masters"], strict=False))
     rebuilt = [change for was, is_ in masters for change in _master_changes(was, is_)]
     yield from rebuilt

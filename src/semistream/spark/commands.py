@@ -111,6 +111,9 @@ def replay(
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most so many rows, the oldest first.")
     ] = None,
+    any_query: Annotated[
+        bool, typer.Option(help="Also rows of other pipelines, or of another checkpoint.")
+    ] = False,
     master: SparkMaster = None,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +127,7 @@ def replay(
 
         pipeline = _read(file)
         with _session(pipeline, master) as spark:
-            told = bring_back(pipeline, spark, where=where, limit=limit)
+            told = bring_back(pipeline, spark, where=where, limit=limit, any_query=any_query)
         if as_json:
             typer.echo(json.dumps({"quarantine": pipeline.quarantine, **asdict(told)}, indent=2))
             return

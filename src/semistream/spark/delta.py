@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import AnalysisException
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Once", "properties_of", "sql_name"]
+__all__ = ["Once", "Table", "Version", "properties_of", "sql_name"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,47 @@ class Once:
         """Name the batch in whose ``foreachBatch`` this is called."""
         context = batch.sparkSession.sparkContext
         return cls(context.getLocalProperty("sql.streaming.queryId") or "", number, millis)
+
+
+class Version(NamedTuple):
+    """A version of a table, and its time in milliseconds since 1970."""
+
+    number: int
+    millis: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Delta table by its path."""
+
+    spark: SparkSession
+    path: str
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is one."""
+        return properties_of(self.spark, self.path) is not None
+
+    @property
+    def id(self) -> str:
+        """Delta's own id of it."""
+        return str(self._one(f"DESCRIBE DETAIL {sql_name(self.path)}")["id"])
+
+    @property
+    def last(self) -> Version:
+        """The newest version."""
+        told = self._one(f"DESCRIBE HISTORY {sql_name(self.path)} LIMIT 1")
+        return Version(int(told["version"]), int(told["timestamp"].timestamp() * 1000))
+
+    def _one(self, query: str) -> Any:  # noqa: ANN401 - a Row
+        return self.spark.sql(query).collect()[0]
+
+    def rows(self, version: int | None = None) -> DataFrame:
+        """Give the rows of a version; of the newest at each action if none is given."""
+        reader = self.spark.read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(
+            self.path
+        )
 
 
 def sql_name(path: str) -> str:

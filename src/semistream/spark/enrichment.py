@@ -64,6 +64,8 @@ class Wish:
     status: str | None
     on_missing: Missing | None
     options: dict[str, Any]
+    single: bool = False
+    """Whether a row must come out as one, though it went by rows: a pipeline may need it."""
 
 
 def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> DataFrame:
@@ -135,6 +137,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         copies=_copies(wish.localize),
         database=database,
         status=_status(wish),
+        single=wish.single,
         missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
         earlier=_earlier(df, wish.how),
         files=master.manifest.files if isinstance(master, Master) and master.chosen else "",

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["held"]
+__all__ = ["forget", "held", "is_held"]
 
 _WHOLE = "_SUCCESS"  # Spark's own sign that all tasks of a job have written
+_MARKED = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}  # clusters may say no
+
+
+def is_held(spark: SparkSession, folder: str, number: int) -> bool:
+    """Tell whether a batch was written down, all of it."""
+    path = f"{folder}/{number}"
+    return bool(_files(spark, path, lambda files, at: files.exists(at(path, _WHOLE))))
 
 
 def held(batch: DataFrame, folder: str, number: int) -> DataFrame:
@@ -30,11 +37,15 @@ def held(batch: DataFrame, folder: str, number: int) -> DataFrame:
         The batch's; a replay has the same.
     """
     spark, path = batch.sparkSession, f"{folder}/{number}"
-    if not _files(spark, path, lambda files, at: files.exists(at(path, _WHOLE))):
-        batch.write.mode("overwrite").parquet(path)
-    before = f"{folder}/{number - 1}"
-    _files(spark, before, lambda files, at: files.delete(at(before), True))
+    if not is_held(spark, folder, number):
+        batch.write.options(**_MARKED).mode("overwrite").parquet(path)
+    forget(spark, f"{folder}/{number - 1}")
     return spark.read.schema(batch.schema).parquet(path)
+
+
+def forget(spark: SparkSession, path: str) -> None:
+    """Delete a folder, if it is there."""
+    _files(spark, path, lambda files, at: files.delete(at(path), True))
 
 
 def _files(spark: SparkSession, path: str, do: Any) -> Any:  # noqa: ANN401 - Hadoop's

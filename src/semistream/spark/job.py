@@ -80,6 +80,8 @@ class Job:
     """The snapshot that all tasks read; if none is named, that of their micro-batch."""
     holder: str = ""
     """Who keeps it from being removed."""
+    single: bool = False
+    """Whether a key with several rows is an error, also where whole rows pass."""
     scalar: bool = False
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 

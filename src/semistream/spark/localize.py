@@ -47,7 +47,8 @@ def local_copy(source: str, copies: Copies, files: str = "") -> str:
     if known is None or known[1] != files or (not files and _is_old(known[0])):
         copy = _fetched(source, copies, files)
         if known is not None and known[2] != str(copy):
-            os.close(_in_use.pop(Path(known[2])))  # others may remove it; opened files stay
+            with suppress(KeyError):  # by another address of this master it was left before
+                os.close(_in_use.pop(Path(known[2])))  # others may remove it; opened files stay
         known = _asked[source, copies] = time.monotonic(), files, str(copy)
     return known[2]
 

@@ -27,7 +27,7 @@ from semistream.spark.types import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["INFERRED", "INFERRED_AT", "Dimension", "Members", "MembersError", "complete_members"]
 
@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 INFERRED, INFERRED_AT = "inferred", "inferred_at"
 """The dimension's columns that tell inferred members, and since when they are."""
 
-_GIVEN, _VIEW = "__semistream_surrogate", "__semistream_rows"
+_GIVEN, _THERE, _VIEW = "__semistream_surrogate", "__semistream_there", "__semistream_rows"
 _ISOLATION = "delta.isolationLevel"
 _ATTEMPTS = 10
 
 
 class MembersError(SemistreamError, RuntimeError):
-    """A dimension could not be written, for others wrote to it again and again."""
+    """A dimension gives no surrogate: others write to it all the time, or a member has none."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,39 @@ class Members:
             The time of their batch, in milliseconds since 1970.
         """
         absent = rows.where(sf.col(quoted(self._status)) == ABSENT)
-        keys = absent.select(*(_renamed(ours, theirs) for ours, theirs in self._on.items()))
-        keys = keys.distinct()
+        keys = self._keys(absent)
         span = _span(keys, self._dimension.key[0])
         if span is None:
             return rows
-        if not keys.join(self._known(keys, span), [*self._dimension.key], "anti").isEmpty():
+        if self._lacks(keys, self._known(keys, span)):
             _infer(keys, self._dimension, now)
         return self._with(rows, self._known(keys, span))
+
+    def _keys(self, rows: DataFrame) -> DataFrame:
+        """Give the keys of rows as the dimension has them, without those that it cannot hold."""
+        kinds = self._dimension.read(rows.sparkSession).schema
+        typed = []
+        for ours, theirs in self._on.items():
+            column = sf.col(quoted(ours))
+            fitting = column.try_cast(kinds[theirs].dataType)
+            rows = rows.where(fitting == column)
+            typed.append(fitting.alias(theirs))
+        return rows.select(*typed).distinct()
+
+    def _lacks(self, keys: DataFrame, known: DataFrame) -> bool:
+        """Tell whether keys have no member yet; refuse a member without a surrogate."""
+        found = keys.join(known.withColumn(_THERE, sf.lit(True)), [*self._dimension.key], "left")
+        bare = sf.col(_THERE) & sf.col(_GIVEN).isNull()
+        one = sf.max(sf.when(bare, sf.struct(*map(quoted, self._dimension.key))))
+        [(new, wrong)] = found.agg(sf.count_if(sf.col(_THERE).isNull()), one).collect()
+        if wrong is not None:
+            msg = (
+                f"the dimension {self._dimension.path} has a member {wrong.asDict()} without a "
+                f"surrogate: {self._dimension.surrogate} is null; give it one that is greater than "
+                "all others, and start again"
+            )
+            raise MembersError(msg)
+        return bool(new)
 
     def _known(self, keys: DataFrame, span: tuple[object, object]) -> DataFrame:
         """Give key and surrogate of the members that are there."""
@@ -153,10 +178,6 @@ class Members:
             for name in rows.columns
         ]
         return joined.select(*columns)
-
-
-def _renamed(ours: str, theirs: str) -> Column:
-    return sf.col(quoted(ours)).alias(theirs)
 
 
 def _span(keys: DataFrame, name: str) -> tuple[object, object] | None:
@@ -244,10 +265,17 @@ def _check(rows: DataFrame, table: Dimension) -> None:
             raise SchemaError(msg)
         if name not in known:
             raise SchemaError.missing(f"dimension {table.path}", name, known)
-    twice = rows.groupBy(*map(quoted, table.key)).count().where("count > 1").first()
-    if twice is not None:
-        told = {name: twice[name] for name in table.key}
-        msg = f"the rows have {twice['count']} with the key {told}; a member has one: choose it"
+    null = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key)
+    counts = rows.groupBy(*map(quoted, table.key)).count()
+    wrong = counts.where(f"count > 1 OR {null}").first()
+    if wrong is not None:
+        told = {name: wrong[name] for name in table.key}
+        way = (
+            "a null is no member's key: leave them out"
+            if None in told.values()
+            else "a member has one: choose it"
+        )
+        msg = f"the rows have {wrong['count']} with the key {told}; {way}"
         raise OptionError(msg)
 
 
@@ -287,7 +315,8 @@ def _unhindered(
                 raise
             log.info("%s was written by another; attempt %d", dimension.path, attempt + 1)
             cause = error
-            rest(0.1 * 2**attempt)
+            if attempt + 1 < _ATTEMPTS:
+                rest(0.1 * 2**attempt)
         else:
             return
     msg = (

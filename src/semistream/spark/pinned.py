@@ -45,7 +45,10 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FORBIDDEN = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK),  # a file system without hard links or locks
+}
 _last: dict[str, tuple[tuple[str, str], Pin]] = {}
 
 
@@ -119,12 +122,9 @@ def _folder_of(path: str) -> Path | None:
 
 
 def may_pin(path: str) -> bool:
-    """Tell whether snapshots can be pinned here, as far as that is known without trying."""
+    """Tell whether snapshots can be pinned here."""
     folder = _folder_of(path)
-    if folder is None:
-        return False
-    place = pins.pin_folder(folder)
-    return os.access(place if place.exists() else folder, os.W_OK)
+    return folder is not None and pins.can_pin(folder)
 
 
 def _allowed(path: str, do: Callable[[Path], Pin]) -> Pin | None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from semistream.enrich import enrich
 from semistream.errors import SemistreamError
 from semistream.master import Master, open_master
 from semistream.pipeline.check import Flow, Surroundings, check
 from semistream.pipeline.model import NOW
 from semistream.pipeline.problems import PipelineError, Problem
-from semistream.spark import checkpoint, jars
+from semistream.spark import checkpoint, enrichment, jars
 from semistream.spark.batchwise import Batchwise, check_dimensions, status_column
 from semistream.spark.cluster import tasks_at_once
 from semistream.spark.heartbeat import beating
@@ -106,7 +105,7 @@ def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> Data
     """Join a stream, or a batch, with the masters of a pipeline; some rows perhaps again."""
     for i, step in enumerate(pipeline.enrich):
         try:
-            stream = _enrich(stream, step, i, again)
+            stream = enrichment.enriched(stream, _master(step), _wish(pipeline, i, again))
         except SemistreamError as error:
             named = (name for name in _ASKED if f"{name}=" in str(error))
             where = ".".join([f"enrich[{i}]", *named])
@@ -115,11 +114,13 @@ def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> Data
     return stream
 
 
-def _enrich(stream: DataFrame, step: Enrichment, number: int, again: bool) -> DataFrame:
-    options: dict[str, Any] = dict(step.options)
-    return enrich(
-        stream,
-        _opened(step) if step.live else step.master,
+def _master(step: Enrichment) -> Master | str:
+    return _opened(step) if step.live else step.master
+
+
+def _wish(pipeline: Pipeline, number: int, again: bool) -> enrichment.Wish:
+    step = pipeline.enrich[number]
+    return enrichment.Wish(
         on=step.on if isinstance(step.on, dict) else list(step.on),
         how=step.how,
         memory=step.memory,
@@ -131,10 +132,12 @@ def _enrich(stream: DataFrame, step: Enrichment, number: int, again: bool) -> Da
         localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
         read=step.read,
         name=f"{step.name}_again" if again else step.name,
+        tasks=None,
         check=not again,
         on_missing=step.on_missing,
         status=status_column(step, number),
-        **options,
+        options=dict(step.options),
+        single=bool(step.surrogate) or pipeline.keeps_single(number),
     )
 
 

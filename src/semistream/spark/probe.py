@@ -52,7 +52,7 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
             raise MasterError(msg)
     shut = sorted({row.host for row in found if not row.pins})
     if shut and not job.files:
-        warn_unpinned(job.path, f"its folder may not be written on {', '.join(shut)}")
+        warn_unpinned(job.path, f"no pin can be made on {', '.join(shut)}")
     hosts = tuple(sorted({row.host for row in found}))
     return Hosts(hosts, min(row.free for row in found), min(row.held for row in found))
 

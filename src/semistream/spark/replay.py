@@ -4,25 +4,34 @@ Rows that find their master rows now go to the sink and leave the quarantine; th
 their attempts are counted. What was found is first written to a table beside the quarantine, in one
 transaction. All that follows is done from there, under the number of the quarantine's version: so
 what was cut off can be done again, and each row reaches the sink once, though masters change.
+
+That table is the lock, too: it takes one replay at a time, numbered by the version at which it was
+seen empty, and each of its rows says which replay it is of.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-from semistream.errors import OptionError
-from semistream.missing import MATCHED, QUARANTINED
+from semistream.errors import OptionError, SemistreamError
+from semistream.missing import QUARANTINED
 from semistream.spark.batches import write_batch, write_delta
 from semistream.spark.batchwise import Batchwise
-from semistream.spark.delta import properties_of, sql_name
+from semistream.spark.checkpoint import query_of
+from semistream.spark.delta import Table, sql_name
+from semistream.spark.held import forget, held
 from semistream.spark.pipeline import checked, enriched
+from semistream.spark.replayed import DROPPED, Replayed
 from semistream.spark.split import (
     ATTEMPTS,
     ENRICHMENT,
+    QUERY,
     REASON,
     ROW,
     TIME,
@@ -33,46 +42,29 @@ from semistream.spark.split import (
 from semistream.spark.types import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from semistream.pipeline import Pipeline
     from semistream.pipeline.check import Flow
+    from semistream.spark.delta import Version
 
-__all__ = ["Replayed", "replay"]
+__all__ = ["ReplayError", "Replayed", "replay"]
 
-_VERSION = "__semistream_version"
+_RUN = "__semistream_run"
 _FOUND = "__semistream_found"
-_DROPPED = "dropped"
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """What became of the rows of a quarantine."""
-
-    tried: int = 0
-    """Rows that were brought to the join again."""
-    matched: int = 0
-    """Those that left for the sink."""
-    dropped: int = 0
-    """Those that other enrichments of the pipeline leave out."""
-    left: dict[str, int] = field(default_factory=dict)
-    """Those that stay, by reason."""
-    written: int = 0
-    """Rows that went to the sink: more than matched where a master has several rows a key."""
-    finished: int = 0
-    """Rows of an earlier replay that was cut off, and was brought to its end first."""
-
-    def __str__(self) -> str:
-        stay = ", ".join(f"{count:,} {reason}" for reason, count in self.left.items())
-        told = f"{self.tried:,} rows tried, {self.matched:,} matched and written"
-        told += f", {self.dropped:,} dropped" if self.dropped else ""
-        told += f", {sum(self.left.values()):,} stay ({stay})" if self.left else ", none stays"
-        earlier = f"finished an earlier replay of {self.finished:,} rows; " if self.finished else ""
-        return earlier + told
+class ReplayError(SemistreamError, RuntimeError):
+    """Another replay of the quarantine is at work, or has to be finished otherwise."""
 
 
 def replay(
-    pipeline: Pipeline, spark: SparkSession, *, where: str | None = None, limit: int | None = None
+    pipeline: Pipeline,
+    spark: SparkSession,
+    *,
+    where: str | None = None,
+    limit: int | None = None,
+    any_query: bool = False,
 ) -> Replayed:
     """Bring rows of a pipeline's quarantine back through its enrichments.
 
@@ -90,59 +82,60 @@ def replay(
         ``_query``, ``_batch`` and ``_attempts``. All if not given.
     limit
         At most so many rows, the oldest first.
+    any_query
+        Also rows that other pipelines have put there, or this one with another checkpoint.
+
+    Raises
+    ------
+    ReplayError
+        Another replay is at work, or one was cut off that this pipeline can't finish.
     """
-    table = _Table(spark, pipeline.quarantine)
+    table = Table(spark, pipeline.quarantine)
     if not pipeline.splits:
         msg = f"{pipeline.path}: no enrichment has on_missing: quarantine; there is none to replay"
         raise OptionError(msg)
     if not table.exists:
         return Replayed()
     flow = checked(pipeline, spark, table.rows().drop(*QUARANTINED))
-    run = _Replay(pipeline, flow, table, _Table(spark, f"{pipeline.quarantine}.replay"))
-    finished = run.finish().tried if run.is_open else 0
-    found = run.find(where, limit)
-    if found is None:
-        return Replayed(finished=finished)
-    run.hold(*found)
-    told = run.finish()
-    return Replayed(**vars(told) | {"finished": finished})
+    query = query_of(pipeline, spark) or ""
+    run = _Replay(pipeline, flow, table, Table(spark, f"{pipeline.quarantine}.replay"), query)
+    seen, finished = run.settle()
+    version = table.last
+    rows = table.rows(version.number)
+    own = rows if any_query else rows.where(F.col(QUERY) == query)
+    others = 0 if any_query else rows.where(F.col(QUERY) != query).count()
+    chosen = _chosen(own, where, limit)
+    if chosen.isEmpty():
+        return Replayed(finished=finished, others=others)
+    told = run.done(chosen, version, seen)
+    return replace(told, finished=finished, others=others)
 
 
-class Version(NamedTuple):
-    """A version of a table, and its time in milliseconds since 1970."""
+def _chosen(rows: DataFrame, where: str | None, limit: int | None) -> DataFrame:
+    if where is not None:
+        try:
+            rows = rows.where(where)
+        except (AnalysisException, ParseException) as error:
+            told = str(error).splitlines()[0]
+            msg = f"--where {where!r} is not understood: {told}; it has {rows.columns}"
+            raise OptionError(msg) from None
+    return rows if limit is None else rows.orderBy(TIME, ROW).limit(limit)
 
-    number: int
-    millis: int
 
+class _Run(NamedTuple):
+    """One replay, as each row that it has found tells it."""
 
-@dataclass(frozen=True)
-class _Table:
-    """A Delta table by its path."""
-
-    spark: SparkSession
-    path: str
+    id: str
+    query: str
+    """Of the pipeline."""
+    version: int
+    """Of the quarantine."""
+    columns: list[str]
+    """What the sink calls c0, c1, …"""
 
     @property
-    def exists(self) -> bool:
-        return properties_of(self.spark, self.path) is not None
-
-    @property
-    def id(self) -> str:
-        return str(self._one(f"DESCRIBE DETAIL {sql_name(self.path)}")["id"])
-
-    @property
-    def last(self) -> Version:
-        told = self._one(f"DESCRIBE HISTORY {sql_name(self.path)} LIMIT 1")
-        return Version(int(told["version"]), int(told["timestamp"].timestamp() * 1000))
-
-    def _one(self, query: str) -> Any:  # noqa: ANN401 - a Row
-        return self.spark.sql(query).collect()[0]
-
-    def rows(self, version: int | None = None) -> DataFrame:
-        reader = self.spark.read.format("delta")
-        return (reader if version is None else reader.option("versionAsOf", version)).load(
-            self.path
-        )
+    def told(self) -> Column:
+        return F.struct(*(F.lit(value).alias(name) for name, value in self._asdict().items()))
 
 
 @dataclass(frozen=True)
@@ -151,99 +144,111 @@ class _Replay:
 
     pipeline: Pipeline
     flow: Flow
-    quarantine: _Table
-    held: _Table
+    quarantine: Table
+    held: Table
     """What was found of the rows at hand; empty when all is done."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a replay was cut off."""
-        return self.held.exists and not self.held.rows().isEmpty()
+    query: str
 
     @property
     def _id(self) -> str:
         return f"replay {self.quarantine.id}"
 
-    def find(self, where: str | None, limit: int | None) -> tuple[DataFrame, Version] | None:
-        """Give the rows to bring back, and the quarantine's version; None if there are none."""
-        version = self.quarantine.last
-        rows = self.quarantine.rows(version.number)
-        if where is not None:
-            try:
-                rows = rows.where(where)
-            except (AnalysisException, ParseException) as error:
-                told = str(error).splitlines()[0]
-                msg = f"--where {where!r} is not understood: {told}; it has {rows.columns}"
-                raise OptionError(msg) from None
-        rows = rows if limit is None else rows.orderBy(TIME, ROW).limit(limit)
-        return None if rows.isEmpty() else (rows, version)
+    def settle(self) -> tuple[int, int]:
+        """Finish what was cut off; give the version at which none is held, and how many were."""
+        finished = 0
+        while True:
+            seen = self.held.last.number if self.held.exists else -1
+            run = self._held_at(seen)
+            if run is None:
+                return seen, finished
+            self._check(run)
+            finished += self.finish(run, seen).tried
 
-    def hold(self, rows: DataFrame, version: Version) -> None:
+    def done(self, rows: DataFrame, version: Version, seen: int) -> Replayed:
+        """Hold what is found of rows now, if no other does, and bring it to its end."""
+        names = [new for _, new in self.flow.columns]
+        run = _Run(str(uuid4()), self.query, version.number, names)
+        self.hold(rows, version, run, seen + 1)
+        if self._held_at(seen + 1) != run:
+            raise self._at_work()
+        return self.finish(run, seen + 1)
+
+    def _held_at(self, version: int) -> _Run | None:
+        rows = self.held.rows(version).select(f"{_RUN}.*").take(1) if version >= 0 else []
+        return _Run(**rows[0].asDict()) if rows else None
+
+    def _check(self, run: _Run) -> None:
+        """Refuse to finish a replay for which this pipeline is another."""
+        begun = f"a replay that was cut off is held in {self.held.path}"
+        if run.query != self.query:
+            msg = f"{begun}, of another pipeline or checkpoint: query {run.query!r}, and this is "
+            msg += f"{self.query!r}; replay with that pipeline's file first"
+            raise ReplayError(msg)
+        names = {new for _, new in self.flow.columns}
+        gone = [name for name in run.columns if name not in names]
+        if gone:
+            msg = f"{begun}, with columns {gone} that the pipeline no longer has; bring them back "
+            msg += "in its file, replay to finish it, then change them"
+            raise ReplayError(msg)
+
+    def _at_work(self) -> ReplayError:
+        msg = f"another replay of {self.quarantine.path} is at work; nothing is lost: wait until "
+        return ReplayError(msg + "it has ended, and replay again")
+
+    def hold(self, rows: DataFrame, version: Version, run: _Run, number: int) -> None:
         """Join, and write down what was found, in one transaction."""
         asked = rows.select(*map(quoted, self.flow.stream.names), ROW, ATTEMPTS)
-        joined = enriched(asked, self.pipeline).persist()
+        folder = f"{self.held.path}.found"
+        # Parts of a join may be computed again, and a live master may answer otherwise then.
+        joined = enriched(asked, self.pipeline)
+        marks = chosen_marks(joined, None)
         try:
-            good, missing = parted(joined, chosen_marks(joined, None))
+            joined = held(joined, f"{folder}/{run.id}", 0)
+            good, missing = parted(joined, marks)
             dropped = asked.join(joined.select(ROW).distinct(), ROW, "left_anti")
-            dropped = dropped.select(ROW, ATTEMPTS, F.lit(_DROPPED).alias(REASON))
+            dropped = dropped.select(ROW, ATTEMPTS, F.lit(DROPPED).alias(REASON))
             missing = missing.select(ROW, ATTEMPTS, REASON, ENRICHMENT)
             for members in self._writer.members(rows.sparkSession):
                 good = members.filled(good, version.millis)
-            found = arranged(good, [(ROW, ROW), (ATTEMPTS, ATTEMPTS), *self._numbered])
+            numbered = [(old, f"c{i}") for i, (old, _) in enumerate(self.flow.columns)]
+            found = arranged(good, [(ROW, ROW), (ATTEMPTS, ATTEMPTS), *numbered])
             for more in (missing, dropped):
                 found = found.unionByName(more, allowMissingColumns=True)
-            self._write(found.withColumn(_VERSION, F.lit(version.number)), version.number)
+            self._write(found.withColumn(_RUN, run.told), number)
         finally:
-            joined.unpersist()
+            forget(rows.sparkSession, folder)
 
     @property
     def _writer(self) -> Batchwise:
         return Batchwise(self.pipeline, self.flow, lambda rows: rows, self._id)
 
-    @property
-    def _numbered(self) -> list[tuple[str, str]]:
-        """The columns that reach the sink, and what they are called on the way."""
-        return [(old, f"c{i}") for i, (old, _) in enumerate(self.flow.columns)]
+    def _write(self, found: DataFrame, number: int) -> None:
+        """Hold what was found, unless another replay has taken the number."""
+        path, query = self.held.path, f"{self._id} held"
+        try:
+            write_delta(found, path, query, number, mode="overwrite", overwriteSchema="true")
+        except (PySparkException, Py4JJavaError) as error:
+            if "Concurrent" in str(error):
+                raise self._at_work() from error
+            raise
 
-    def _write(self, found: DataFrame, version: int) -> None:
-        path = self.held.path
-        write_delta(found, path, self._id, version, mode="overwrite", overwriteSchema="true")
-
-    def finish(self) -> Replayed:
+    def finish(self, run: _Run, version: int) -> Replayed:
         """Write what was found to the sink, then take it out of the quarantine, then forget it."""
-        held = self.held.rows()
-        told, version = self._told(held)
-        pairs = zip(self._numbered, self.flow.columns, strict=True)
-        columns = [(number, new) for (_, number), (_, new) in pairs]
-        good = arranged(held.where(F.col(REASON).isNull()), columns)
-        write_batch(self.pipeline.sink, good, self._id, version)
-        self._take_out(held)
-        held.limit(0).write.format("delta").mode("overwrite").save(self.held.path)
+        found = self.held.rows(version)
+        columns = [(f"c{i}", name) for i, name in enumerate(run.columns)]
+        good = arranged(found.where(F.col(REASON).isNull()), columns)
+        write_batch(self.pipeline.sink, good, self._id, run.version)
+        self._take_out(found)
+        told = Replayed.of(found)
+        delete = f"DELETE FROM {sql_name(self.held.path)} WHERE {_RUN}.id = '{run.id}'"  # noqa: S608
+        self.held.spark.sql(delete)
         return told
 
-    def _told(self, held: DataFrame) -> tuple[Replayed, int]:
-        """Count what was found, and give the version of the quarantine that it was found of."""
-        reason = F.coalesce(REASON, F.lit(MATCHED))
-        groups = held.groupBy(reason.alias("reason"), _VERSION).agg(
-            F.countDistinct(ROW).alias("rows"), F.count(F.lit(1)).alias("written")
-        )
-        found = {row["reason"]: row for row in groups.collect()}
-        counts = {name: row["rows"] for name, row in found.items()}
-        matched, dropped = counts.pop(MATCHED, 0), counts.pop(_DROPPED, 0)
-        told = Replayed(
-            tried=matched + dropped + sum(counts.values()),
-            matched=matched,
-            dropped=dropped,
-            left=counts,
-            written=found[MATCHED]["written"] if matched else 0,
-        )
-        return told, int(next(iter(found.values()))[_VERSION])
-
-    def _take_out(self, held: DataFrame) -> None:
+    def _take_out(self, found: DataFrame) -> None:
         """Delete the rows that are done, count the attempts of the others; both in one commit."""
-        stays = F.col(REASON).isNotNull() & (F.col(REASON) != _DROPPED)
-        found = held.select(ROW, stays.alias("stays"), REASON, ENRICHMENT, ATTEMPTS).distinct()
-        found.createOrReplaceTempView(_FOUND)
+        stays = F.col(REASON).isNotNull() & (F.col(REASON) != DROPPED)
+        changes = found.select(ROW, stays.alias("stays"), REASON, ENRICHMENT, ATTEMPTS).distinct()
+        changes.createOrReplaceTempView(_FOUND)
         # Attempts are set, not added to: done again, this changes nothing.
         self.quarantine.spark.sql(
             f"MERGE INTO {sql_name(self.quarantine.path)} q USING {_FOUND} f ON q.{ROW} = f.{ROW} "

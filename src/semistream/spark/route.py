@@ -38,9 +38,10 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
     """Give the same rows, those of a page in one partition, but for hot pages.
 
     Where a row of a hot page goes depends on the rows beside it. If an executor is lost, and a task
-    that is run again has its rows in another order (because they came out of a shuffle), or finds
-    the master built anew, they are divided otherwise; Spark then has to run again what has read the
-    first division. It does, where it is told to compare checksums.
+    that is run again has its rows in another order (because they came out of a shuffle), they are
+    divided otherwise; Spark then has to run again what has read the first division. It does, where
+    it is told to compare checksums. The same helps where a master that cannot be pinned was built
+    anew meanwhile.
     """
     for setting in _COMPARE:
         with suppress(PySparkException):  # a Spark that does not know it

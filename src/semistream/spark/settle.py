@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from semistream.spark.job import Job
 
-__all__ = ["COUNTED", "MARKED", "Found", "Mark", "handled", "marks_of", "settled"]
+__all__ = ["COUNTED", "MARKED", "WAITED", "Found", "Mark", "handled", "marks_of", "settled"]
 
 MARKED = "semistream"
 """The metadata of a status column: the enrichment's name, and what its rows are for."""
@@ -30,6 +30,8 @@ MARKED = "semistream"
 _COUNTS = {"drop": "dropped", "quarantine": "quarantined", "wait": "waiting"}
 COUNTED = tuple(_COUNTS.values())
 """What observed metrics say of rows without a master row, beside how many there are."""
+WAITED = ("came_out", "given_up", "wait_now")
+"""What is told of rows that have waited: two that have left, and all that are there."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from semistream.spark.settle import COUNTED
+from semistream.spark.settle import COUNTED, WAITED
 from semistream.terminal import errors
 from semistream.units import format_bytes
 
@@ -37,7 +37,7 @@ def line_of(report: dict[str, Any]) -> str:
 def _metrics(told: dict[str, Any]) -> str:
     """Write what an enrichment did; Spark alone observes less than workers report."""
     shown = [f"{told[name]:,} {name}" for name in ("matched", "absent", "rows_out") if name in told]
-    unusual = ("null_keys", *COUNTED)
+    unusual = ("null_keys", *COUNTED, *WAITED)
     shown += [f"{told[name]:,} {name.replace('_', ' ')}" for name in unusual if told.get(name)]
     if "hit_rate" in told:
         shown.append(f"{told['hit_rate']:.1%} from memory".replace("%", " %"))

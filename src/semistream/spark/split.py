@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -12,8 +11,6 @@ import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 
 from semistream.errors import OptionError, SchemaError
 from semistream.missing import MATCHED, QUARANTINED
-from semistream.spark.batches import write_batch, write_delta
-from semistream.spark.held import held
 from semistream.spark.settle import Mark, marks_of
 from semistream.spark.types import quoted
 
@@ -22,15 +19,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from semistream.pipeline.ends import Sink
-
 __all__ = [
     "ATTEMPTS",
     "ENRICHMENT",
+    "QUERY",
     "REASON",
     "ROW",
     "TIME",
-    "SplitWriter",
     "arranged",
     "chosen_marks",
     "parted",
@@ -133,40 +128,3 @@ def quarantined(missing: DataFrame, stream: list[str], query: str, number: int) 
         F.lit(0).alias(ATTEMPTS),
         F.expr("uuid()").alias(ROW),
     )
-
-
-@dataclass(frozen=True)
-class SplitWriter:
-    """Writes batches to a sink, and their rows without a master row to a quarantine.
-
-    Each table has each batch once, whenever a driver dies: both know the numbers of their
-    transactions, and a replay of the batch finds the same rows, for it sees the same snapshot of
-    the master, or what was found is held.
-    """
-
-    sink: Sink
-    quarantine: str
-    """The path of a Delta table."""
-    query: str
-    stream: tuple[str, ...]
-    """The columns that the stream came with."""
-    columns: tuple[tuple[str, str], ...]
-    """The sink's columns: name out of the enrichments, name in the sink."""
-    held: str = ""
-    """Where batches are written down before they are parted; empty where snapshots are pinned."""
-
-    def write(self, batch: DataFrame, number: int) -> None:
-        """Write a batch."""
-        with self._parts(batch, number) as (good, missing):
-            write_batch(self.sink, arranged(good, self.columns), self.query, number)
-            if not missing.isEmpty():
-                rows = quarantined(missing, list(self.stream), self.query, number)
-                write_delta(rows, self.quarantine, self.query, number, mergeSchema="true")
-
-    @contextmanager
-    def _parts(self, batch: DataFrame, number: int) -> Iterator[tuple[DataFrame, DataFrame]]:
-        if self.held:
-            yield parted(held(batch, self.held, number), chosen_marks(batch, None))
-            return
-        with split_once(batch, None) as parts:
-            yield parts

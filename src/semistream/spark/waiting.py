@@ -1,4 +1,4 @@
-"""Rows whose master row has not come: kept in a Delta table, and tried again.
+"""Batches in parts: rows whose master row has not come wait in a Delta table, and are tried again.
 
 A micro-batch takes its own rows and those that wait and are due, and joins all on its snapshot of
 the master. Then it writes, each under its own number, and in this order:
@@ -21,18 +21,21 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from semistream.missing import ABSENT, MATCHED, SINCE
+from semistream.missing import ABSENT, MATCHED
 from semistream.spark.delta import Once
-from semistream.spark.held import held
+from semistream.spark.held import held, is_held
+from semistream.spark.settle import WAITED
 from semistream.spark.types import quoted
-from semistream.spark.waiting_table import AGAIN, EVERY, Found
+from semistream.spark.waiting_table import AGAIN, CAME, EVERY, Found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -65,7 +68,7 @@ class Rule:
         status = sf.col(quoted(self.status))
         told = sf.when(status == MATCHED, otherwise)
         if self.grace:
-            patient = sf.unix_millis(SINCE) > beat - self.grace
+            patient = sf.unix_millis(CAME) > beat - self.grace
             told = told.when((status == ABSENT) & patient, WAIT)
         return told.otherwise(sf.lit(QUARANTINE) if self.then == QUARANTINE else otherwise)
 
@@ -119,6 +122,8 @@ class WaitingWriter:
     delay
         Milliseconds: how often rows are tried again on a master that has no snapshots, and how
         often those that have waited long enough are given up.
+    tell
+        Takes what became of rows that have waited, when a batch is written.
     """
 
     def __init__(
@@ -128,9 +133,10 @@ class WaitingWriter:
         clock: Callable[[SparkSession, int], int],
         table: WaitingTable | None = None,
         delay: int = 30_000,
+        tell: Callable[[Once, Mapping[str, int]], None] = lambda *_: None,
     ) -> None:
         self._chain, self._ways, self._clock = chain, ways, clock
-        self._table, self._delay = table, delay
+        self._table, self._delay, self._tell = table, delay, tell
         self._memory: _Memory | None = None
 
     def write(self, batch: DataFrame, number: int) -> None:
@@ -140,19 +146,32 @@ class WaitingWriter:
         spark = batch.sparkSession
         once = Once.of(batch, number, self._clock(spark, number))
         memory = known or _Memory(self._count(spark, EVERY))
-        snapshots = self._chain.snapshots(once)
+        snapshots = self._snapshots(spark, once)
         bound = self._due(memory, snapshots, (self._before(spark, number), once.millis))
         before = self._count(spark, bound)
         with self._fixed(self._judged(batch, bound, once), once, snapshots) as rows:
-            found = Found.of(rows, OUTCOME)
+            found = Found.of(rows, OUTCOME, self._missing)
             left = before - found.count(WAIT, again=True)
             self._write(rows, found, bound if left else 0, once)
         memory = _after(memory, found, bound, left, snapshots)
         # The first batch may be one that was written already, and its rows wait already.
         waiting = memory.rows if known else self._count(spark, EVERY)
         self._memory = replace(memory, rows=waiting)
+        if self._table:
+            waited = (*found.left(OUT, QUARANTINE), waiting)
+            self._tell(once, dict(zip(WAITED, waited, strict=True)))
         if found.total:
             log.info("batch %d: %s; %d rows wait", number, found, waiting)
+
+    def _snapshots(self, spark: SparkSession, once: Once) -> Snapshots:
+        """Give what the batch reads; None if it may change, or did at an attempt before."""
+        written = is_held(spark, self._ways.held, once.number)
+        return None if written else self._chain.snapshots(once)
+
+    @property
+    def _missing(self) -> Column:
+        statuses = (sf.col(quoted(rule.status)) for rule in self._chain.rules)
+        return reduce(or_, (status != MATCHED for status in statuses), sf.lit(False))
 
     def _count(self, spark: SparkSession, bound: int) -> int:
         return self._table.count(spark, bound) if self._table and bound else 0
@@ -169,7 +188,7 @@ class WaitingWriter:
         before, beat = map(self._beat, times)
         if not memory.rows:
             return 0
-        if memory.tried != snapshots or (snapshots is None and before != beat):
+        if before != beat if snapshots is None else memory.tried != snapshots:
             return EVERY
         bound = beat - min(rule.grace for rule in self._chain.rules if rule.grace)
         return bound if memory.oldest <= bound else 0
@@ -180,7 +199,7 @@ class WaitingWriter:
 
     def _judged(self, batch: DataFrame, bound: int, once: Once) -> DataFrame:
         """Give the batch's rows and those that are due, and where each goes."""
-        rows = batch.withColumn(SINCE, sf.timestamp_millis(sf.lit(once.millis)))
+        rows = batch.withColumn(CAME, sf.timestamp_millis(sf.lit(once.millis)))
         rows = rows.withColumn(AGAIN, sf.lit(False))
         if self._table and bound:
             tried = self._chain.again(self._table.read(batch.sparkSession, bound), once)

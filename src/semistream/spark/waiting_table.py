@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType, TimestampType
@@ -17,24 +17,22 @@ from semistream.spark.types import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from semistream.spark.delta import Once
 
-__all__ = ["AGAIN", "EVERY", "Found", "WaitingTable"]
+__all__ = ["AGAIN", "CAME", "EVERY", "Found", "WaitingTable"]
 
-AGAIN = "__semistream_again"
+AGAIN, CAME = "__semistream_again", "__semistream_came"
+"""On their way rows tell whether they have waited, and since when: no name of anyone else."""
 EVERY = 1 << 62
 """As a bound in milliseconds: all rows."""
 
 _OWNER = "semistream.owner"
 _CLEAN = 100  # batches in which files that are no longer used are removed once
+_AGE = 3_600_000  # milliseconds; a younger file may be one that a dying driver still writes
 _CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
-_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-_PROPERTIES = {
-    "delta.deletedFileRetentionDuration": "interval 1 hour",
-    "delta.logRetentionDuration": "interval 1 day",
-}
+_PROPERTIES = {"delta.logRetentionDuration": "interval 1 day"}
 
 
 class WaitingTable:
@@ -82,7 +80,8 @@ class WaitingTable:
     def read(self, spark: SparkSession, bound: int = EVERY) -> DataFrame:
         """Give the rows that have waited since then or longer."""
         rows = spark.read.format("delta").load(self.path)
-        return rows if bound == EVERY else rows.where(_until(bound))
+        rows = rows if bound == EVERY else rows.where(_until(bound))
+        return rows.withColumnRenamed(SINCE, CAME)
 
     def add(self, rows: DataFrame, once: Once) -> None:
         """Let more rows wait."""
@@ -99,57 +98,87 @@ class WaitingTable:
             self._clean(rows.sparkSession)
 
     def _write(self, rows: DataFrame, once: Once, **how: str) -> None:
-        rows = rows.select(*map(quoted, self._schema.names))
+        rows = rows.withColumn(SINCE, sf.col(CAME)).select(*map(quoted, self._schema.names))
         write_delta(rows, self.path, once.query, once.number, partition_by=(), **how)
 
     def _clean(self, spark: SparkSession) -> None:
-        before = spark.conf.get(_LISTING)
-        spark.conf.set(_LISTING, "2")  # else Delta lists the folder in ten thousand tasks
-        try:
-            spark.sql(f"VACUUM {sql_name(self.path)}")
-        finally:
-            spark.conf.set(_LISTING, str(before))
+        """Remove files that are no longer the table's, which no one else has reason to read.
+
+        Delta's VACUUM would list the folder in ten thousand tasks, and print to the terminal.
+        """
+        used = {file.rpartition("/")[2] for file in self.read(spark).inputFiles()}
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
+        folder = jvm.org.apache.hadoop.fs.Path(self.path)
+        files = folder.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        old = jvm.System.currentTimeMillis() - _AGE
+        for file in files.listStatus(folder):
+            name = file.getPath().getName()
+            if name.endswith(".parquet") and name not in used and file.getModificationTime() < old:
+                files.delete(file.getPath(), False)
 
 
 def _until(bound: int) -> str:
     return f"{SINCE} <= timestamp_millis({bound})"
 
 
+class Group(NamedTuple):
+    """Rows of a batch that go one way."""
+
+    rows: int
+    oldest: int
+    """Since when the first of them wait."""
+    missing: int
+    """How many lack a master row."""
+
+
 @dataclass(frozen=True)
 class Found:
     """How many rows of a batch go where, and since when the oldest of them wait."""
 
-    groups: Mapping[tuple[bool, str], tuple[int, int]]
-    """Whether they have waited before, and where they go: how many, and since when."""
+    groups: Mapping[tuple[bool, str], Group]
+    """Whether they have waited before, and where they go."""
 
     @classmethod
-    def of(cls, rows: DataFrame, outcome: str) -> Found:
-        """Count rows by where they go."""
-        since = sf.min(sf.unix_millis(SINCE))
-        groups = rows.groupBy(AGAIN, outcome).agg(sf.count(sf.lit(1)), since).collect()
-        return cls({(again, where): (count, oldest) for again, where, count, oldest in groups})
+    def of(cls, rows: DataFrame, outcome: str, missing: Column) -> Found:
+        """Count rows by where they go; among them those that lack a master row."""
+        told = sf.count(sf.lit(1)), sf.min(sf.unix_millis(CAME)), sf.count_if(missing)
+        groups = rows.groupBy(AGAIN, outcome).agg(*told).collect()
+        return cls({(again, where): Group(*told) for again, where, *told in groups})
 
     @property
     def total(self) -> int:
         """All rows."""
-        return sum(count for count, _ in self.groups.values())
+        return sum(group.rows for group in self.groups.values())
 
     def count(self, where: str, again: bool | None = None) -> int:
         """Count the rows that go somewhere; of them those that have waited before, or have not."""
         return sum(
-            count
-            for (waited, to), (count, _) in self.groups.items()
+            group.rows
+            for (waited, to), group in self.groups.items()
             if to == where and again in {None, waited}
         )
 
+    def left(self, *ways: str) -> tuple[int, int]:
+        """Count the rows that have waited and go there: those that are whole now, the others.
+
+        Examples
+        --------
+        >>> groups = {(True, "out"): Group(5, 0, 2), (True, "wait"): Group(3, 0, 3)}
+        >>> Found(groups | {(False, "out"): Group(9, 0, 0)}).left("out", "quarantine")
+        (3, 2)
+        """
+        groups = [self.groups[True, where] for where in ways if (True, where) in self.groups]
+        missing = sum(group.missing for group in groups)
+        return sum(group.rows for group in groups) - missing, missing
+
     def oldest(self, where: str) -> int:
         """Give since when the oldest row waits that goes somewhere."""
-        times = [since for (_, to), (_, since) in self.groups.items() if to == where]
+        times = [group.oldest for (_, to), group in self.groups.items() if to == where]
         return min(times, default=EVERY)
 
     def __str__(self) -> str:
         groups = sorted(self.groups.items())
         return ", ".join(
-            f"{count:,} {where}{' after waiting' if again else ''}"
-            for (again, where), (count, _) in groups
+            f"{group.rows:,} {where}{' after waiting' if again else ''}"
+            for (again, where), group in groups
         )

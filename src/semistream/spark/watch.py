@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from semistream.errors import SemistreamError
+from semistream.metrics import Metrics
 from semistream.spark.cluster import context_of
 from semistream.spark.reports import Reports
-from semistream.spark.settle import COUNTED
+from semistream.spark.settle import COUNTED, WAITED
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
@@ -25,17 +26,19 @@ if TYPE_CHECKING:
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
+        StreamingQueryProgress,
     )
 
     from semistream.spark.reports import Report
     from semistream.spark.worker import Channel
 
-__all__ = ["BatchMetrics", "add_reader", "reports_of"]
+__all__ = ["BatchMetrics", "add_reader", "reports_of", "tell_waited"]
 
 log = logging.getLogger(__name__)
 
 _CHANNELS: WeakKeyDictionary[SparkContext, Channel] = WeakKeyDictionary()
 _LISTENERS: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
+_WAITED: dict[tuple[str, int], dict[str, dict[str, int]]] = {}
 _HITS = ("cache_hits", "looked_up", "pinned_hits")
 
 
@@ -57,7 +60,8 @@ class BatchMetrics:
     """Bytes that an executor may hold."""
     missing: dict[str, int] = field(default_factory=dict)
     """How many rows were ``dropped``, ``quarantined`` or left ``waiting``, as ``on_missing`` says;
-    a row that an earlier enrichment has found to be missing counts there only."""
+    a row that an earlier enrichment has found to be missing counts there only. Of rows that have
+    waited, how many ``came_out`` or were ``given_up``, and how many ``wait_now``."""
 
     @property
     def rows(self) -> int:
@@ -102,7 +106,14 @@ class BatchMetrics:
     @property
     def _unusual(self) -> str:
         told = {"null keys": self.null_keys, **self.missing}
-        return "".join(f"{count:,} {what}, " for what, count in told.items() if count)
+        return "".join(
+            f"{count:,} {what.replace('_', ' ')}, " for what, count in told.items() if count
+        )
+
+
+def tell_waited(query: str, batch: int, name: str, waited: Mapping[str, int]) -> None:
+    """Take what became of an enrichment's rows that have waited, to be told when the batch ends."""
+    _WAITED[query, batch] = {name: dict(waited)}
 
 
 def reports_of(df: DataFrame) -> Channel:
@@ -149,16 +160,23 @@ class _Listener(StreamingQueryListener):
         self.readers: list[Callable[[BatchMetrics], None]] = [lambda m: log.info("%s", m)]
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        progress = event.progress
+        for metrics in self._told(event.progress):
+            for reader in self.readers:
+                reader(metrics)
+
+    def _told(self, progress: StreamingQueryProgress) -> Iterator[BatchMetrics]:
+        """Give what enrichments did; one may only have rows that have waited."""
+        query, batch, observed = str(progress.id), progress.batchId, progress.observedMetrics
         seconds = progress.durationMs.get("triggerExecution", 0) / 1000
-        observed = progress.observedMetrics
-        for metrics in self._taken(str(progress.id), progress.batchId, seconds):
+        waited = _WAITED.pop((query, batch), {})
+        for metrics in self._taken(query, batch, seconds):
             told = observed.get(f"semistream.{metrics.name}")
             if observed and told is None:
-                continue  # of a run before, in which this batch failed
+                continue  # of a run before, in which this batch failed; or of rows that have waited
             missing = {what: told[what] for what in COUNTED if told and what in told}
-            for reader in self.readers:
-                reader(replace(metrics, missing=missing))
+            yield replace(metrics, missing=missing | waited.pop(metrics.name, {}))
+        for name, left in waited.items():
+            yield BatchMetrics(query, batch, name, seconds, asdict(Metrics()), {}, 0, left)
 
     def _taken(self, query: str, batch: int, seconds: float) -> Iterator[BatchMetrics]:
         """Take the reports of a micro-batch out of the channel."""
@@ -196,6 +214,9 @@ def _prometheus(port: int) -> Callable[[BatchMetrics], None]:
     seconds = client.Gauge(
         "semistream_batch_seconds", "What the last micro-batch took.", labels, registry=registry
     )
+    waiting = client.Gauge(
+        "semistream_waiting_rows", "Rows that wait for theirs.", labels, registry=registry
+    )
     server, _ = client.start_http_server(port, registry=registry)
     log.info("metrics are served on port %d", server.server_port)
 
@@ -206,7 +227,10 @@ def _prometheus(port: int) -> Callable[[BatchMetrics], None]:
         for name, size in metrics.memory.items():
             memory.labels(*told, name).set(size)
         for name, count in metrics.missing.items():
-            counters.labels(*told, name).inc(count)
+            if name == WAITED[-1]:
+                waiting.labels(*told).set(count)
+            else:
+                counters.labels(*told, name).inc(count)
         seconds.labels(*told).set(metrics.seconds)
 
     return take

@@ -94,6 +94,8 @@ def join_rows(
     job: Job, channel: Channel, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Join whole rows: what ``mapInArrow`` runs."""
+    if job.single:
+        _check_unique(job)
     with _running(job, channel) as (join, note):
         finish = _for_spark(join.schema, len(job.stream))
         refusal = Refusal(job)
@@ -109,7 +111,8 @@ def answer_keys(
     """Give for each row a struct of the master's columns, or whether there is a match."""
     _check_unique(job)
     with _running(job, channel) as (join, note):
-        answers, refusal = Answers(join, job.stream, job.room_for_answers // 2), Refusal(job)
+        answers = Answers(join, job.stream, job.room_for_answers // 2, job.path)
+        refusal = Refusal(job)
         for asked in batches:
             keys = refusal.asked(asked)
             yield from refusal.answers(answers.add(keys))
@@ -123,10 +126,15 @@ def _check_unique(job: Job) -> None:
         return
     most = opened(job).statistics.most_duplicates
     if most > 1:
+        why = (
+            "in its pipeline a row must stay one row: build the master with one row a key again"
+            if job.single
+            else "with transfer='keys' a row has one answer; start the query again, with "
+            "transfer='rows' or 'auto'"
+        )
         msg = (
             f"{job.path}: since the query {job.name!r} was started the master has come to have up "
-            f"to {most:,} rows a key, and with transfer='keys' a row has one answer; start the "
-            "query again, with transfer='rows' or 'auto'"
+            f"to {most:,} rows a key, and {why}"
         )
         raise MasterError(msg)
 

@@ -136,7 +136,8 @@ class Address:
         if self.password_env not in environment:
             msg = (
                 f"password_env={self.password_env!r}: there is no such variable in the environment "
-                "of this process; set it wherever the join runs (on Spark: on every executor)"
+                "of this process; set it where the master is opened and joined (on Spark: on the "
+                "driver, which sends the password along with its tasks)"
             )
             raise OptionError(msg)
         return Secret(environment[self.password_env])

@@ -51,9 +51,10 @@ FROM information_schema.columns
 WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s ORDER BY ordinal_position
 """
 _INDEXES = """
-SELECT MIN(non_unique) = 0, JSON_ARRAYAGG(JSON_ARRAY(seq_in_index, column_name))
+SELECT MIN(non_unique) = 0 AND SUM(sub_part IS NOT NULL) = 0,
+       JSON_ARRAYAGG(JSON_ARRAY(seq_in_index, column_name))
 FROM information_schema.statistics
-WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s AND sub_part IS NULL
+WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s
 GROUP BY index_name
 """
 _ROWS = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from semistream.errors import OptionError
 from semistream.master.lake.parquet import scan
+from semistream.master.lake.place import named, without_secrets
 from semistream.master.lake.table import Feed, LakeTable, conformed, projected
 from semistream.master.sync.merge import Scope
 
@@ -26,6 +27,7 @@ _TYPE = "_change_type"
 _CAME = pa.array(["insert", "update_postimage"])
 _WENT = pa.array(["delete", "update_preimage"])
 _FEED = "delta.enableChangeDataFeed"
+_MAPPING = "delta.columnMapping.mode"
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ class Delta(LakeTable):
             "kind": self.kind,
             "uri": _plain(self.table.table_uri),
             "version": self.table.version(),
-            "columns": None if self.columns is None else list(self.columns),
             "table": str(self.table.metadata().id),
+            "mapped": _is_mapped(self.table),
         }
 
     def count(self) -> int | None:
@@ -70,7 +72,7 @@ class Delta(LakeTable):
     def batches(self, memory: int) -> Iterator[pa.RecordBatch]:
         """Give all rows: file by file, or as deltalake joins them with its deletion vectors."""
         try:
-            files = self.table.to_pyarrow_dataset()
+            files = _dataset(self.table)
         except DeltaError:  # deletion vectors, column mapping
             return self._scanned()
         return scan(files.get_fragments(), self.schema, memory)
@@ -82,8 +84,8 @@ class Delta(LakeTable):
                 yield conformed(batch, schema)
         except DeltaError as error:
             msg = (
-                f"{self.table.table_uri}: deltalake does not read this table ({error}); let Spark "
-                "read it: build_master(spark.read.format('delta').load(…), …)"
+                f"{_plain(self.table.table_uri)}: deltalake does not read this table ({error}); "
+                "let Spark read it: build_master(spark.read.format('delta').load(…), …)"
             )
             raise OptionError(msg) from error
 
@@ -91,8 +93,8 @@ class Delta(LakeTable):
         """Tell whether this version comes after the noted one."""
         if since["table"] != str(self.table.metadata().id):
             msg = (
-                f"{self.table.table_uri} is not the table that the master was built from: it was "
-                "made anew there; build the master again"
+                f"{_plain(self.table.table_uri)} is not the table that the master was built from: "
+                "it was made anew there; build the master again"
             )
             raise OptionError(msg)
         version = self.table.version()
@@ -102,10 +104,11 @@ class Delta(LakeTable):
 
     def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
         """Give the change data feed, where it is on, the files that came and went, all rows."""
-        start = since["version"]
-        if self.table.metadata().configuration.get(_FEED) == "true":
+        start, mapped = since["version"], since.get("mapped") or _is_mapped(self.table)
+        if not mapped and self.table.metadata().configuration.get(_FEED) == "true":
             yield Feed("change data feed", Scope.ROWS, lambda: self._change_feed(start + 1))
-        yield Feed("files", Scope.ROWS, lambda: self._files(start, memory))
+        if not mapped:  # else a column may have the name that another had before
+            yield Feed("files", Scope.ROWS, lambda: self._files(start, memory))
         yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
 
     def _change_feed(self, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -127,15 +130,25 @@ class Delta(LakeTable):
 
 
 def _fragments(table: DeltaTable) -> dict[str, pyarrow.dataset.ParquetFileFragment]:
-    return {file.path: file for file in table.to_pyarrow_dataset().get_fragments()}
+    return {file.path: file for file in _dataset(table).get_fragments()}
+
+
+def _is_mapped(table: DeltaTable) -> bool:
+    return table.metadata().configuration.get(_MAPPING, "none") != "none"
+
+
+def _dataset(table: DeltaTable) -> pyarrow.dataset.Dataset:
+    """Give the files; deltalake itself would give those with mapped columns, all null."""
+    if _is_mapped(table):
+        msg = "the columns have other names in the files"
+        raise DeltaError(msg)
+    return table.to_pyarrow_dataset()
 
 
 def _plain(uri: str) -> str:
     """Give a path for what is on this machine, and a URI without password for all else."""
     parts = urlsplit(uri)
-    if parts.scheme == "file":
-        return unquote(parts.path).rstrip("/")
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return unquote(parts.path).rstrip("/") if parts.scheme == "file" else without_secrets(uri)
 
 
 def _again(table: DeltaTable, version: int | None) -> DeltaTable:
@@ -149,8 +162,9 @@ def _load(source: str | DeltaTable, version: int | None) -> DeltaTable:
             return _again(source, version)
         return DeltaTable(source, version=version)
     except TableNotFoundError as error:
-        msg = f"source={source!r}: no Delta table is there"
+        msg = f"{named(source)}: no Delta table is there"
         raise OptionError(msg) from error
     except DeltaError as error:
-        msg = f"source={source!r}: version {version} cannot be loaded ({error}); choose another"
+        reason = without_secrets(str(error))
+        msg = f"{named(source)}: version {version} cannot be loaded ({reason}); choose another"
         raise OptionError(msg) from error

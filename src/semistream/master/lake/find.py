@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs
 
 from semistream.errors import OptionError
 from semistream.master.lake.parquet import ParquetFiles
+from semistream.master.lake.place import located, named, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["find_table", "is_table"]
 
 _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
+_FOLDERS = {"_delta_log": "delta", "metadata": "iceberg"}
 _CLASSES = {"delta": ("deltalake", "DeltaTable"), "iceberg": ("pyiceberg.table", "Table")}
 
 
@@ -40,8 +41,8 @@ def find_table(
     if kind == "parquet":
         if version is not None:
             msg = (
-                f"version={version}: {place} holds Parquet files without versions; a Delta or "
-                "Iceberg table has them. Leave the version out to read what is there now"
+                f"version={version}: {named(place)} holds Parquet files without versions; a Delta "
+                "or Iceberg table has them. Leave the version out to read what is there now"
             )
             raise OptionError(msg)
         return ParquetFiles.open(place, names)
@@ -66,7 +67,7 @@ def _opened(
         library = _LIBRARIES[kind]
         if error.name is None or error.name.split(".")[0] != library:
             raise
-        msg = f"source={place!r} needs {library}: pip install 'semistream[lakehouse]'"
+        msg = f"{named(place)} needs {library}: pip install 'semistream[lakehouse]'"
         raise OptionError(msg) from error
 
 
@@ -81,16 +82,10 @@ def _kind_of_object(source: object) -> str | None:
 def _kind_of_place(place: str) -> str:
     if place.startswith("iceberg://") or place.endswith(".metadata.json"):
         return "iceberg"
-    if _is_folder(place, "_delta_log"):
-        return "delta"
-    return "iceberg" if _is_folder(place, "metadata") else "parquet"
-
-
-def _is_folder(place: str, name: str) -> bool:
-    if "://" not in place:
-        return (Path(place) / name).is_dir()
+    system, path = located(place)
     try:
-        system, path = pyarrow.fs.FileSystem.from_uri(f"{place.rstrip('/')}/{name}")
-        return bool(system.get_file_info(path).type is pyarrow.fs.FileType.Directory)
-    except (pyarrow.ArrowException, OSError):
-        return False
+        found = system.get_file_info([f"{path.rstrip('/')}/{name}" for name in _FOLDERS])
+    except OSError as error:  # taken for mere files, a table would have its deleted rows again
+        raise unreachable(place, error) from error
+    names = [info.base_name for info in found if info.type is pyarrow.fs.FileType.Directory]
+    return _FOLDERS[names[0]] if names else "parquet"

@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.table import DataScan, FileScanTask, StaticTable, Table
 
 from semistream.errors import OptionError
+from semistream.master.lake.place import named, without_secrets
 from semistream.master.lake.table import Feed, LakeTable, conformed, projected
 from semistream.master.sync.merge import Scope
 
@@ -72,9 +73,15 @@ class Iceberg(LakeTable):
     @property
     def schema(self) -> pa.Schema:
         """The columns that are read."""
-        known = schema_to_pyarrow(self._data.projection(), include_field_ids=False)
+        every = self.table.scan(snapshot_id=self.version).projection()
+        known = schema_to_pyarrow(every, include_field_ids=False)
         # 64-bit offsets are for columns of more than 2 GB, which no page is.
         return projected(_pyarrow_schema_ensure_small_types(known), self.columns)
+
+    @property
+    def _fields(self) -> dict[str, int]:
+        known = self._data.projection()
+        return {str(known.find_column_name(number)): number for number in sorted(known.field_ids)}
 
     @property
     def note(self) -> dict[str, Any]:
@@ -85,8 +92,8 @@ class Iceberg(LakeTable):
             "kind": self.kind,
             "uri": name if named else self.table.location(),
             "version": self.version,
-            "columns": None if self.columns is None else list(self.columns),
             "table": str(self.table.metadata.table_uuid),
+            "fields": self._fields,
             "time": self._time(self.version),
         }
 
@@ -140,7 +147,9 @@ class Iceberg(LakeTable):
     def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
         """Give the files that came and went between the snapshots, or all rows."""
         version = since["version"]
-        if version is None or self.table.snapshot_by_id(version) is not None:
+        there = version is None or self.table.snapshot_by_id(version) is not None
+        # A column that has the name of another from before has other values in the same files.
+        if there and since.get("fields") == self._fields:
             yield Feed("files", Scope.ROWS, lambda: self._files(version))
         yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
 
@@ -163,8 +172,9 @@ def _load(source: str) -> Table:
             return load_catalog(catalog).load_table(name)
         return StaticTable.from_metadata(source)
     except Exception as error:
+        reason = without_secrets(str(error))
         msg = (
-            f"source={source!r}: no Iceberg table can be loaded ({error}); give the path of a "
+            f"{named(source)}: no Iceberg table can be loaded ({reason}); give the path of a "
             f"metadata file, '{SCHEME}<catalog>/<namespace>.<table>' with a catalog of your "
             ".pyiceberg.yaml, or the Table that pyiceberg loaded"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from semistream.errors import OptionError
+from semistream.master.lake.place import located, named, without_secrets
 from semistream.master.lake.table import Feed, LakeTable, conformed, projected
 from semistream.master.sync.merge import Scope
 
@@ -39,11 +39,11 @@ class ParquetFiles(LakeTable):
     @classmethod
     def open(cls, source: str, columns: tuple[str, ...] | None) -> ParquetFiles:
         """Find the files."""
-        system, path = _located(source)
+        system, path = located(source)
         found = system.get_file_info(path).type
         if found is pyarrow.fs.FileType.NotFound:
             msg = (
-                f"source={source!r} does not exist; give a Parquet file or a folder of them, a "
+                f"{named(source)} does not exist; give a Parquet file or a folder of them, a "
                 "Delta or an Iceberg table"
             )
             raise OptionError(msg)
@@ -56,7 +56,7 @@ class ParquetFiles(LakeTable):
         except pa.ArrowInvalid as error:
             raise _unreadable(source, error) from error
         if not files.files:
-            msg = f"source={source!r} holds no Parquet file"
+            msg = f"{named(source)} holds no Parquet file"
             raise OptionError(msg)
         uri = source if "://" in source else str(Path(source).absolute())
         return cls(uri, files, columns)
@@ -75,9 +75,8 @@ class ParquetFiles(LakeTable):
     @property
     def note(self) -> dict[str, Any]:
         """What a manifest says of it."""
-        columns = None if self.columns is None else list(self.columns)
-        about = {"kind": self.kind, "uri": self.uri, "version": None, "columns": columns}
-        return about | {"files": self.files}
+        uri = without_secrets(self.uri)
+        return {"kind": self.kind, "uri": uri, "version": None, "files": self.files}
 
     def count(self) -> int | None:
         """Give how many rows the files say they have."""
@@ -105,18 +104,7 @@ class ParquetFiles(LakeTable):
 
 
 def _unreadable(source: str, error: Exception) -> OptionError:
-    return OptionError(f"source={source!r} is not readable as Parquet: {error}")
-
-
-def _located(source: str) -> tuple[pyarrow.fs.FileSystem, str]:
-    if "://" not in source:
-        return pyarrow.fs.LocalFileSystem(), os.fspath(source)
-    try:
-        system, path = pyarrow.fs.FileSystem.from_uri(source)
-    except (pa.ArrowException, OSError) as error:
-        msg = f"source={source!r} cannot be reached: {error}"
-        raise OptionError(msg) from error
-    return system, path
+    return OptionError(f"{named(source)} is not readable as Parquet: {error}")
 
 
 def scan(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from semistream.errors import OptionError, SchemaError
+from semistream.errors import MasterError, OptionError, SchemaError, SemistreamError
+from semistream.master.lake.place import without_secrets
 from semistream.master.source import Rows
 from semistream.plain import decode
 
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
     from semistream.master.sync.merge import Scope
 
-__all__ = ["Feed", "LakeTable", "conformed", "projected"]
+__all__ = ["Feed", "LakeTable", "UnreadError", "conformed", "projected"]
+
+
+class UnreadError(MasterError):
+    """What is needed was cleaned up, or the library does not read it."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,19 @@ class Feed:
     scope: Scope
     batches: Callable[[], Iterator[tuple[int, pa.RecordBatch]]]
     """Gives rows of the table's schema, those that come with 1, those that went with −1."""
+
+    def told(self, errors: tuple[type[Exception], ...]) -> Feed:
+        """Tell failures to read, ``errors`` among them, from those of who takes the rows."""
+
+        def batches() -> Iterator[tuple[int, pa.RecordBatch]]:
+            try:
+                yield from self.batches()
+            except SemistreamError:
+                raise
+            except (OSError, pa.ArrowException, *errors) as error:
+                raise UnreadError(without_secrets(str(error))) from error
+
+        return replace(self, batches=batches)
 
 
 class LakeTable(ABC):
@@ -45,7 +63,7 @@ class LakeTable(ABC):
     @property
     @abstractmethod
     def note(self) -> dict[str, Any]:
-        """What a manifest says of it: ``kind``, ``uri``, ``version``, ``columns``, …; JSON."""
+        """What a manifest says of it: ``kind``, ``uri``, ``version``, …; JSON."""
 
     @abstractmethod
     def batches(self, memory: int) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""What a snapshot that was made by changes knows of its rows: as exact as after a build."""
+"""What a snapshot that was made by changes knows of its rows: counts as exact as after a build."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import MasterError
+from semistream.keys import is_among
 from semistream.master.format import CODE
 from semistream.master.sync.identity import row_ids
 
@@ -90,7 +91,8 @@ def merged(
 
     ``keys`` are the columns that make a key, where its code alone does not.
     """
-    near = np.arange(old.num_rows) if scope is Scope.ALL else _with_codes(old, _codes(block))
+    every = np.arange(old.num_rows)
+    near = every if scope is Scope.ALL else every[is_among(_codes(old), _codes(block))]
     weights, new = _weights(block), block.drop_columns([WEIGHT])
     if not len(near) and (weights >= 0).all():
         return _added(old, new.take(pa.array(np.flatnonzero(weights))))
@@ -107,7 +109,7 @@ def merged(
     order = np.flatnonzero(there)
     kept = order[_rank(ids[order]) < wanted[ids[order]]]
     chosen = np.append(near[kept[kept < count]], old.num_rows + kept[kept >= count] - count)
-    far = np.delete(np.arange(old.num_rows), near)
+    far = np.delete(every, near)
     codes = _codes(both)
     gone = ~np.isin(codes[:count], codes[kept])
     return Merged(
@@ -142,15 +144,6 @@ def _codes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 def _weights(block: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return np.asarray(block.column(WEIGHT).to_numpy()).astype(np.int64)
-
-
-def _with_codes(rows: pa.RecordBatch, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Give the rows, in order, that have one of these sorted codes."""
-    found = _codes(rows)
-    if not len(codes):
-        return np.empty(0, dtype=np.int64)
-    place = np.minimum(np.searchsorted(codes, found), len(codes) - 1)
-    return np.flatnonzero(codes[place] == found)
 
 
 def _sums(ids: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from semistream.errors import OptionError, SchemaError, SemistreamError
+from semistream.errors import OptionError, SchemaError
 from semistream.master.build import Progress, written
 from semistream.master.files import Draft
 from semistream.master.format import Manifest
 from semistream.master.lake.find import find_table
+from semistream.master.lake.place import named
+from semistream.master.lake.table import UnreadError
 from semistream.master.sort import ExternalSort
 from semistream.master.source import Rows
 from semistream.master.store import Master, open_master
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from semistream.master.lake.table import Feed, LakeTable
 
 __all__ = ["Synced", "sync_master"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -145,8 +150,8 @@ def _table(manifest: Manifest, version: int | None, source: Any) -> LakeTable:  
     table = find_table(source or note["uri"], version, tuple(manifest.schema.names))
     if table.kind != note["kind"]:
         msg = (
-            f"source={source!r} is of kind {table.kind}, the master was built from {note['kind']} "
-            f"({note['uri']}); build it again"
+            f"{named(source or note['uri'])} is of kind {table.kind}, the master was built from "
+            f"{note['kind']} ({note['uri']}); build it again"
         )
         raise OptionError(msg)
     return table
@@ -166,18 +171,13 @@ class _Sync:
         since = self.parent.manifest.source
         if not table.is_newer(since):
             return _synced(self.parent, "", Tally(), 0)
-        if not table.schema.equals(self.parent.schema):
-            raise _other_schema(self.parent.schema, table.schema)
+        _check_schema(self.parent.schema, table)
         *ways, last = table.feeds(since, self.memory // 16)
         for feed in ways:
             try:
-                return self.apply(feed, table.note)
-            except MisfitError:
-                continue  # what the library tells is not what was built: compare more
-            except SemistreamError:
-                raise
-            except (OSError, pa.ArrowException, *table.errors):
-                continue  # what is needed was cleaned up, or the library does not read it
+                return self.apply(feed.told(table.errors), table.note)
+            except (MisfitError, UnreadError) as error:  # compare more
+                log.info("%s: not by %s: %s", self.parent.path, feed.how, error)
         return self.apply(last, table.note)
 
     def apply(self, feed: Feed, note: Mapping[str, Any]) -> Synced:
@@ -238,11 +238,18 @@ def _synced(master: Master, how: str, tally: Tally, values: int) -> Synced:
     )
 
 
-def _other_schema(old: pa.Schema, new: pa.Schema) -> SchemaError:
+def _check_schema(old: pa.Schema, table: LakeTable) -> None:
     def columns(schema: pa.Schema) -> str:
         return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
-    return SchemaError(
-        f"the table's columns are not those of the master any more: it has {columns(new)}; the "
-        f"master has {columns(old)}. Build the master again"
-    )
+    try:
+        new = table.schema
+    except SchemaError as error:
+        msg = f"the table has lost a column of the master: {error} Build the master again"
+        raise SchemaError(msg) from error
+    if not new.equals(old):
+        msg = (
+            f"the table's columns are not those of the master any more: it has {columns(new)}; the "
+            f"master has {columns(old)}. Build the master again"
+        )
+        raise SchemaError(msg)
