@@ -32,7 +32,10 @@ _OWNER = "semistream.owner"
 _CLEAN = 100  # batches in which files that are no longer used are removed once
 _AGE = 3_600_000  # milliseconds; a younger file may be one that a dying driver still writes
 _CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
-_PROPERTIES = {"delta.logRetentionDuration": "interval 1 day"}
+_PROPERTIES = {
+    "delta.deletedFileRetentionDuration": "interval 1 hour",
+    "delta.logRetentionDuration": "interval 1 day",
+}
 
 
 class WaitingTable:
