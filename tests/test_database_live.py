@@ -401,6 +401,7 @@ def test_masters_that_differ_in_options_alone_share_nothing(postgresql):
         masters.append(for_workers(ss.open_master(url, table="wares", key="id", ttl=60)))
     one, two = map(in_database, masters)
     assert [joined(start(master), 4) for master in (one, two)] == [["one"], ["two"]]
+    assert in_database(pickle.loads(pickle.dumps(one))) is one  # as each task does
     assert one.identity != two.identity
     assert "search_path" not in one.identity
     store = replace(one.store, address=replace(one.store.address, password=Secret("new")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ class Retry:
     """Seconds of the first pause."""
     most: float = 5.0
     """Seconds of the longest."""
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    chance: Callable[[], float] = random.random
+    # Another process's are not the same objects, though the same otherwise.
+    clock: Callable[[], float] = field(default=time.monotonic, compare=False)
+    sleep: Callable[[float], None] = field(default=time.sleep, compare=False)
+    chance: Callable[[], float] = field(default=random.random, compare=False)
     """Gives a number from 0 to 1: those who failed together do not come back together."""
 
     def attempts(self) -> Iterator[int]:
