@@ -355,7 +355,7 @@ LIVE = """\
 source: {{kind: files, path: sales, files_per_batch: 1}}
 enrich:
   - {{master: "{url}", table: products, key: key, password_env: SHOP_PASSWORD, on: key, how: left,
-      memory: 4MB, absent_ttl: 0, on_missing: wait}}
+      memory: 4MB, on_missing: wait}}
 waiting: {{path: waiting, delay: 1s}}
 sink: {{kind: postgresql, url: "{sink}", table: facts,
   user: {user}, password: "${{SHOP_PASSWORD}}"}}

@@ -199,6 +199,14 @@ class _Checker:
                 "parquet can't tell which batches it has, so that rows that have waited might be "
                 "lost when one is replayed; with on_missing: wait take kind: delta or postgresql",
             )
+        for i, step in enumerate(pipeline.enrich):
+            held = step.absent_ttl if step.on_missing == "wait" and not step.feed else None
+            if held is not None and held > pipeline.waiting.delay:
+                self._wrong(
+                    f"enrich[{i}].absent_ttl",
+                    "is longer than the delay after which rows that wait are tried again: they "
+                    "would be told what is held; leave it out, or give a feed of changes",
+                )
 
     def _surrogate(self, where: str, step: Enrichment, spec: JoinSpec) -> None:
         if not step.surrogate:
