@@ -125,7 +125,8 @@ def _files(folder: Path) -> set[str]:
 
 
 def _own_files(master: ss.Master) -> set[str]:
-    return {"manifest.json", *master.manifest.names}
+    files = master.manifest.files
+    return {"manifest.json", f"{files}.manifest", *master.manifest.names}
 
 
 def _filter(master: ss.Master) -> list[int]:

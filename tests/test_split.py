@@ -272,6 +272,10 @@ def test_a_row_that_would_be_parted_several_times_is_refused(spark, folder):
         start(prepared, spark, once=True).awaitTermination()
 
 
+def crash(*_: object, **__: object) -> None:
+    raise CrashError("cut off")
+
+
 def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
     rows = spark.createDataFrame([(1, "matched"), (2, "late"), (3, None)], "id int, state string")
     with ss.split(rows, status="state") as (good, missing):
