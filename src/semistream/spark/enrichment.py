@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import re
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -66,6 +65,8 @@ class Wish:
     options: dict[str, Any]
     single: bool = False
     """Whether a row must come out as one, though it went by rows: a pipeline may need it."""
+    alone: bool = False
+    """Whether no other enrichment of its query has this name; then metrics have it as it is."""
 
 
 def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> DataFrame:
@@ -122,9 +123,10 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         path, read = master.path, master.read
     else:
         path, read = master, wish.read
+    called = wish.name or PurePath(path).name or "master"
     return Job(
-        name=_unique(wish.name or PurePath(path).name, df.sparkSession),
-        called=wish.name or PurePath(path).name,
+        name=called if wish.alone else _unique(called, df.sparkSession),
+        called=called,
         path=_absolute(os.fspath(path)),
         read=read,
         stream=arrow_schema(df.schema),
@@ -186,8 +188,7 @@ def _unique(name: str, spark: SparkSession) -> str:
 
     One that is made in a foreachBatch is the same in every batch, and keeps its name.
     """
-    plain = re.sub(r"\W+", "_", name) or "master"
     if batch_of_driver(spark):
-        return plain
-    number = next(_names.setdefault(plain, itertools.count(1)))
-    return plain if number == 1 else f"{plain}_{number}"
+        return name
+    number = next(_names.setdefault(name, itertools.count(1)))
+    return name if number == 1 else f"{name}_{number}"

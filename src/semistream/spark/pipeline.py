@@ -138,6 +138,7 @@ def _wish(pipeline: Pipeline, number: int, again: bool) -> enrichment.Wish:
         status=status_column(step, number),
         options=dict(step.options),
         single=bool(step.surrogate) or pipeline.keeps_single(number),
+        alone=True,
     )
 
 
