@@ -24,7 +24,7 @@ def record_of(name: str, factor: float = 1.0):
         {"x": x, "runs": {line: {**run, "predicted": 1.0} for line in experiment.series}}
         for x in experiment.values
     ]
-    facts = {"factor": factor, "vary": experiment.vary, "measures": experiment.kind}
+    facts = {"factor": factor, "vary": experiment.vary, "measures": experiment.kind, "origin": ""}
     return {**facts, "points": points}
 
 

@@ -175,6 +175,8 @@ def _ratios(
     panel.legend(["published", "measured here"], fontsize="x-small")
 
 
-def caption(experiment: Experiment) -> str:
+def caption(experiment: Experiment, record: Record) -> str:
     """Give what a figure shows."""
-    return f"{experiment.figure}: {experiment.title}. {KINDS[experiment.kind].capitalize()}."
+    data = f" ({record['origin']})" if record["origin"] else ""
+    what = KINDS[experiment.kind].capitalize()
+    return f"{experiment.figure}: {experiment.title}{data}. {what}."

@@ -127,7 +127,7 @@ def text(found: Findings) -> str:
     for name, paper in found.papers.items():
         parts.append(f"## {paper.name}\n\n{paper.citation}. Measured on: {paper.machine}.")
         for figure in found.figures_of(name):
-            said = caption(found.experiments[figure])
+            said = caption(found.experiments[figure], found.records[figure])
             parts.append(f"![{said}](figures/{figure}.svg)\n\n{said} {_notes(found, figure)}")
     parts.append(f"## Verdicts\n\n{markdown(_sheets(found))}")
     return "\n\n".join(parts) + "\n"
@@ -171,7 +171,7 @@ def html(found: Findings, output: Path) -> str:
 
 def _figure(found: Findings, name: str, output: Path) -> str:
     image = (output / "figures" / f"{name}.svg").read_bytes()
-    said = escape(caption(found.experiments[name]))
+    said = escape(caption(found.experiments[name], found.records[name]))
     source = f"data:image/svg+xml;base64,{base64.b64encode(image).decode()}"
     notes = escape(_notes(found, name))
     return (

@@ -52,6 +52,7 @@ def begin(name: str, experiment: Experiment, scale: Scale, profile: Profile) -> 
         "pace": list(scale.pace),
         "page_bytes": scale.page_bytes,
         "read": "direct",
+        "origin": "",
         "machine": describe(),
         "profile": {"machine": dict(profile.machine), "costs": profile.costs.as_dict()},
         "groups": [],
@@ -74,7 +75,11 @@ def measured(
     for group in groups(experiment, record["factor"]):
         if group.name not in record["groups"]:
             say(f"{name}, {group.name}")
-            found = _group(group, experiment, scale, output / "data", profile)
+            folder = output / "data"
+            data = prepare(experiment.data, group.rows, group.exponent, scale, folder)
+            record["origin"] = data.origin
+            bench = Bench(data, profile.costs, scale.settled(group.rows))
+            found = _group(group, experiment, bench, folder)
             record["runs"] += [_run(group, cell, facts) for cell, facts in found]
             record["groups"].append(group.name)
             write_record(record, path)
@@ -93,10 +98,8 @@ def _resumed(path: Path, fresh: Record) -> Record:
 
 
 def _group(
-    group: Group, experiment: Experiment, scale: Scale, folder: Path, profile: Profile
+    group: Group, experiment: Experiment, bench: Bench, folder: Path
 ) -> Iterator[tuple[Cell, Mapping[str, Any]]]:
-    data = prepare(experiment.data, group.rows, group.exponent, scale, folder)
-    bench = Bench(data, profile.costs, scale.settled(group.rows))
     if experiment.kind == "nodes":
         return side_by_side(group, bench, folder)
     if experiment.kind == "tasks":

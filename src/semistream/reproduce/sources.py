@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,11 @@ from semistream.bench.workload import BATCH_ROWS, Feed, Workload
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError
 from semistream.master import build_master, open_master
+from semistream.reproduce.weather import FOLDER, read_reports, stand_in
 from semistream.workloads import Zipf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
     from semistream.master import Master
     from semistream.reproduce.experiment import Data
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Prepared", "prepare"]
 
 _PARTSUPP = 800_000  # rows at scale factor 1
-STATIONS = 10_000
-"""Of the weather reports' stand-in: ours, the papers do not say how many there are."""
-_SEED = 2_026
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,8 @@ class Prepared:
     on: dict[str, str]
     demand: Demand | None
     """None where it is not known; then nothing is predicted."""
+    origin: str = ""
+    """What a figure must say of the data."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -150,32 +149,15 @@ def _built(path: Path, source: pa.Table | pa.RecordBatchReader, key: str, scale:
 
 
 def _weather(data: Data, scale: Scale, folder: Path) -> Prepared:
-    """Make reports at fixed stations: each has its longitude, and reports 1 to 8 times a day."""
-    draw = np.random.default_rng(_SEED)
-    stations = np.sort(draw.integers(0, 36_000, STATIONS))  # hundredths of a degree
-    often = draw.integers(1, 9, STATIONS).astype(np.float64)
-    often /= often.sum()
-    tables = {
-        "reports": draw.choice(stations, data.rows, p=often),
-        "unique": np.unique(stations),
-    }
-    masters = []
-    for name, keys in tables.items():
-        path = folder / f"weather-{data.rows}-{name}-{scale.page_bytes}"
-        table = _reports(keys, data.row_bytes, ("report", "observed"))
-        masters.append(_built(path, table, "longitude", scale))
-    asked = draw.choice(stations, scale.feed_rows, p=often)
-    stream = _reports(asked, data.stream_bytes, ("december", "observed_then"))
+    real = folder / FOLDER
+    make = partial(read_reports, real) if real.exists() else stand_in
+    found = make(data.rows, scale.feed_rows)
+    whole, first, stream = found.tables(data.row_bytes, data.stream_bytes)
+    name = "weather" if real.exists() else "stand-in"
+    masters = [
+        _built(folder / f"{name}-{data.rows}-{kind}-{scale.page_bytes}", table, "longitude", scale)
+        for kind, table in (("all", whole), ("unique", first))
+    ]
     batches = tuple(stream.to_batches(BATCH_ROWS))
-    return Prepared(masters[0], masters[1], batches, {"longitude": "longitude"}, None)
-
-
-def _reports(longitudes: NDArray[np.int64], row_bytes: int, names: tuple[str, str]) -> pa.Table:
-    """Give reports of so many bytes: the longitude, a number, and the rest of the report."""
-    count, rest = len(longitudes), row_bytes - 16
-    text = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(rest), count, [None, pa.py_buffer(np.zeros(count * rest, np.uint8))]
-    )
-    number, rest_of_it = names
-    columns = {"longitude": pa.array(longitudes), number: pa.array(np.arange(count))}
-    return pa.table({**columns, rest_of_it: text})
+    on = {"longitude": "longitude"}
+    return Prepared(masters[0], masters[1], batches, on, None, found.origin)

@@ -69,7 +69,8 @@ def _reason(claim: Claim, record: Record, found: Found) -> str:
     bounds = f"holds: {claim.holds}; weaker: {claim.weaker}"
     near = [b for b in _ends(claim) if found.sure and found.sure.low < b < found.sure.high]
     doubt = f" The bound {near[0]:g} lies within the noise." if near else ""
-    return f"{claim.rule}{where}: {found.value:.3g}{sure}; {bounds}.{doubt}{_cause(found)}"
+    data = f" The data is {record['origin']}." if record["origin"] else ""
+    return f"{claim.rule}{where}: {found.value:.3g}{sure}; {bounds}.{doubt}{_cause(found)}{data}"
 
 
 def _ends(claim: Claim) -> tuple[float, ...]:
