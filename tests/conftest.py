@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests out that are marked ``one_in``; the default algorithm keeps all of them."""
+    """Leave tests out that are marked ``long``, or ``one_in`` but for the default algorithm's."""
     if "SEMISTREAM_SOAK" in os.environ:
         return
     left_out = [item for item in items if _is_left_out(item)]
@@ -29,6 +29,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_left_out(item: pytest.Item) -> bool:
+    if item.get_closest_marker("long"):
+        return True
     mark = item.get_closest_marker("one_in")
     ours = "adaptive" in item.name
     return mark is not None and not ours and bool(zlib.crc32(item.name.encode()) % mark.args[0])

@@ -81,6 +81,6 @@ def test_the_winner_is_the_one_with_the_highest_prediction():
 
 
 def test_errors_are_relative():
-    assert error({"predicted": 80, "steady": 100, "rate": 50}) == pytest.approx(0.2)
-    assert error({"predicted": 80, "steady": 100, "rate": 50}, "rate") == pytest.approx(0.6)
+    assert error({"predicted": 80, "steady": 100}) == pytest.approx(0.2)
+    assert error({"as_calibrated": 50, "steady": 100}, "as_calibrated") == pytest.approx(0.5)
     assert quantile(list(range(1, 11)), 0.9) == 9

@@ -153,7 +153,7 @@ def test_a_killed_driver_repeats_its_batch_on_the_old_snapshot(tmp_path):
 
 @pytest.mark.parts
 @pytest.mark.xdist_group("kills")
-@pytest.mark.skipif(not SOAK, reason="long: make soak")
+@pytest.mark.long
 def test_a_hundred_updates_while_workers_and_drivers_are_killed(tmp_path):
     master, files, rows = Updates(tmp_path / "master"), 24, 20_000
     for number in range(files):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
 
+SOAK = "SEMISTREAM_SOAK" in os.environ
 KEYS, ROWS = 1_000, 2_000
 STATUS = "__status_0"
 HOUR = 3_600_000
@@ -216,6 +218,7 @@ def test_rows_that_come_too_early_come_out_once_though_every_write_is_followed_b
     assert len(case.content("quarantine")) == 0
 
 
+@pytest.mark.long
 def test_a_master_without_snapshots_may_answer_otherwise_in_every_attempt(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +236,7 @@ def test_a_master_without_snapshots_may_answer_otherwise_in_every_attempt(
     assert len(list((case.folder / "waiting").glob("*.parquet"))) <= 2
 
 
+@pytest.mark.long
 def test_what_was_written_down_counts_though_snapshots_can_be_pinned_meanwhile(case: Case) -> None:
     case.fails = case.live = case.heals = True
     case.spark.conf.set(MARK, "false")  # of all writers but ours
@@ -249,9 +253,9 @@ def test_what_was_written_down_counts_though_snapshots_can_be_pinned_meanwhile(c
     assert same(case.content("facts"), case.expected(10))
 
 
-@pytest.mark.parametrize("then", ["quarantine", "null"])
+@pytest.mark.parametrize("then", ["quarantine", pytest.param("null", marks=pytest.mark.long)])
 def test_grace_gives_rows_up_once_and_no_row_before(case: Case, then: str) -> None:
-    case.fails, case.rule = True, Rule(STATUS, then, 10_000)
+    case.fails, case.rule = SOAK, Rule(STATUS, then, 10_000)
     case.bring(late=0)
     for number in range(3):
         case.put(number)

@@ -18,7 +18,8 @@ __all__ = ["live_sheets"]
 
 _NAMES = {
     "enrich": "enrich",
-    "jdbc": "foreachBatch, JDBC by key list",
+    "plain": "foreachBatch, JDBC by one key list",
+    "jdbc": "foreachBatch, JDBC by several, broadcast",
     "rows": "row by row in mapInArrow",
 }
 

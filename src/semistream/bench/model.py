@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.algorithms import AUTO, choose
+from semistream.algorithms import AUTO
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
-from semistream.cost.calibration.runs import Observed, Trial, counted, fitted
+from semistream.cost.calibration.standards import Standards
 from semistream.cost.calibration.turns import Pace, Slice, steady_seconds, watch_in_turn
 from semistream.cost.demand import Demand
-from semistream.cost.models import Setting, kind_of
 from semistream.cost.predict import Prediction, predict
-from semistream.cost.unit_costs import Fit
+from semistream.cost.unit_costs import Drift
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import describe
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-__all__ = ["ModelGrid", "fitted_to", "measure_model", "predicted_again", "refitted"]
+__all__ = ["ModelGrid", "measure_model", "predicted_again"]
 
 
 _PACE = Pace(seconds=0.15, rounds=12, warm=1.5)
@@ -62,7 +60,8 @@ def measure_model(
 ) -> Iterator[Record]:
     """Give the record after every setting, each time with one cell more.
 
-    Predictions are made from the profile before anything of the cell is measured.
+    A prediction is made of the profile, and of what standards took that were timed in turn with the
+    algorithms; what an algorithm did has no part in it.
     """
     one_thread()
     record: Record = {
@@ -91,15 +90,30 @@ def _cell(
     grid: ModelGrid, master: Master, feed: Feed, setting: tuple[int, float], profile: Profile
 ) -> Record:
     """Predict, then measure; ``auto`` is measured beside the others."""
-    expected = _predictions(grid.algorithms, master, feed, setting, profile.costs)
-    runs = _runs(expected, master, feed, setting[0], profile)
+    calibrated = _predictions(grid.algorithms, master, feed, setting, profile.costs)
+    runs = _runs(calibrated, master, feed, setting[0], profile)
     warm = max(grid.pace.warm, master.rows / _SETTLING)
-    rates = _measured(runs, grid.pace._replace(warm=warm))
+    standards = Standards(master, profile.costs)
+    rates = _measured(runs, grid.pace._replace(warm=warm), standards)
     auto = rates.pop(AUTO) | {"chosen": runs[AUTO].join.plan.algorithm}
     for run in runs.values():
         run.join.close()
-    both = {name: rates[name] | _expected(expected[name]) for name in expected}
-    return {"memory": setting[0], "rates": both, "auto": auto}
+    drift = standards.drift
+    cell = {"memory": setting[0], "drift": drift._asdict(), "rates": rates, "auto": auto}
+    now = _predictions(tuple(rates), master, feed, setting, profile.costs.drifted(drift))
+    return _with_predictions(cell, calibrated, now)
+
+
+def _with_predictions(
+    cell: Record, calibrated: dict[str, Prediction], now: dict[str, Prediction]
+) -> Record:
+    rates = {
+        name: cell["rates"][name]
+        | _expected(now[name])
+        | {"as_calibrated": rounded(calibrated[name].rate)}
+        for name in now
+    }
+    return {**cell, "rates": rates}
 
 
 def _predictions(
@@ -135,14 +149,15 @@ def _runs(
     }
 
 
-def _measured(runs: dict[str, Run], pace: Pace) -> dict[str, Record]:
+def _measured(runs: dict[str, Run], pace: Pace, standards: Standards) -> dict[str, Record]:
     """Measure the algorithms in turn; each goes on where its last slice ended.
 
     Rates are given as they were, and as they are without stalls of the machine (``steady``).
     """
     for run in runs.values():
         run.warm_up(pace.warm)
-    return {name: _facts(slices) for name, slices in watch_in_turn(runs, pace).items()}
+    seen = watch_in_turn(runs, pace, standards.turn)
+    return {name: _facts(slices) for name, slices in seen.items()}
 
 
 def _facts(slices: list[Slice]) -> Record:
@@ -171,9 +186,12 @@ def predicted_again(record: Record, folder: Path, costs: UnitCosts) -> Record:
     for cell in record["cells"]:
         master, feed = _at_hand(record, cell, folder)
         setting = (cell["memory"], cell["exponent"])
-        found = _predictions(tuple(cell["rates"]), master, feed, setting, costs)
-        rates = {name: cell["rates"][name] | _expected(found[name]) for name in found}
-        cells.append({**cell, "rates": rates})
+        names, drift = tuple(cell["rates"]), Drift(**cell["drift"])
+        calibrated, now = (
+            _predictions(names, master, feed, setting, some)
+            for some in (costs, costs.drifted(drift))
+        )
+        cells.append(_with_predictions(cell, calibrated, now))
     return {**record, "cells": cells}
 
 
@@ -182,47 +200,3 @@ def _at_hand(record: Record, cell: Record, folder: Path) -> tuple[Master, Feed]:
     path = workload.prepare(folder, record["grid"]["page_bytes"])
     stream = workload.stream(cell["exponent"])
     return open_master(path, record["grid"]["read"]), Feed.of(stream, 0)
-
-
-def fitted_to(record: Record, rows: int, folder: Path, costs: UnitCosts) -> UnitCosts:
-    """Give the costs with the factors that fit the cells of one size of R.
-
-    A calibration sees every algorithm in a few short runs. Twelve cells say more; what is then
-    predicted for the other sizes tells how well the models go from one to another.
-    """
-    read, runs = record["grid"]["read"], defaultdict(list)
-    for cell in (cell for cell in record["cells"] if cell["rows"] == rows):
-        master, feed = _at_hand(record, cell, folder)
-        spec = JoinSpec.resolve(master, feed.schema, "key", "inner", None, "")
-        demand = Demand.zipf(master.statistics.values, cell["exponent"], master.pages)
-        for name, rate in cell["rates"].items():
-            _, task, plan = choose(name, spec, cell["memory"], None, {})
-            run = Observed(
-                kind=kind_of(plan),
-                trial=Trial(cell["share"], cell["exponent"], read),
-                seconds=1.0,
-                answered=rate["steady"],
-                pages=round(rate["steady"] / rate["rows_a_page"]),
-                hits=rate["hits"],
-                setting=Setting(task, plan, demand, Fit()),
-            )
-            runs[f"{run.kind} {read}"].append(run)
-    fits = {
-        kind: fitted(some, costs, counted(some), costs.fits[kind]) for kind, some in runs.items()
-    }
-    return replace(costs, fits={**costs.fits, **fits})
-
-
-def refitted(record: Record, folder: Path, costs: UnitCosts) -> Record:
-    """Add what is predicted with factors that fit the cells of the middle size of R."""
-    sizes = sorted({cell["rows"] for cell in record["cells"]})
-    middle = sizes[len(sizes) // 2]
-    again = predicted_again(record, folder, fitted_to(record, middle, folder, costs))
-    cells = []
-    for cell, other in zip(record["cells"], again["cells"], strict=True):
-        rates = {
-            name: {**rate, "refitted": other["rates"][name]["predicted"]}
-            for name, rate in cell["rates"].items()
-        }
-        cells.append({**cell, "rates": rates})
-    return {**record, "fitted_to": middle, "cells": cells}

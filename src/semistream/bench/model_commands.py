@@ -9,7 +9,7 @@ import typer
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench.figure import draw
-from semistream.bench.model import ModelGrid, measure_model, predicted_again, refitted
+from semistream.bench.model import ModelGrid, measure_model, predicted_again
 from semistream.bench.show import terminal_table
 from semistream.bench.store import compact, read_record, write_record
 from semistream.bench.tables import sheets
@@ -51,7 +51,8 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
     """Compare predicted with measured service rates, for every algorithm.
 
     Unit costs are measured first; then, setting by setting, rates are predicted from them, and
-    measured. The record is written after every setting.
+    measured. How fast the machine is just then is timed beside, and taken into account. The record
+    is written after every setting.
     """
     with messages():
         if again and output is not None:
@@ -73,7 +74,7 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
 def _again(output: Path, data: Path) -> dict[str, Any]:
     record = read_record(output)
     costs = UnitCosts.from_dict(record["profile"]["costs"])
-    record = refitted(predicted_again(record, data, costs), data, costs)
+    record = predicted_again(record, data, costs)
     write_record(record, output)
     return record
 
@@ -103,7 +104,4 @@ def _run(grid: ModelGrid, output: Path | None, data: Path, profile: Profile) -> 
             bar.advance(task)
             if output is not None:
                 write_record(record, output)
-    record = refitted(record, data, profile.costs)
-    if output is not None:
-        write_record(record, output)
     return record

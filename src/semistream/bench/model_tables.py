@@ -35,7 +35,7 @@ class Named(NamedTuple):
         return self.share >= NEAR
 
 
-def error(rate: Record, what: str = "steady") -> float:
+def error(rate: Record, what: str = "predicted") -> float:
     """Give how far a prediction is from what was measured, in relation to that.
 
     Examples
@@ -43,7 +43,7 @@ def error(rate: Record, what: str = "steady") -> float:
     >>> round(error({"predicted": 110, "steady": 100}), 3)
     0.1
     """
-    return float(abs(rate["predicted"] / rate[what] - 1))
+    return float(abs(rate[what] / rate["steady"] - 1))
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -69,8 +69,6 @@ def named(cell: Record, without: str = "") -> Named:
 def model_sheets(record: Record) -> Iterator[Sheet]:
     """Give the tables of a record of predictions."""
     yield _errors(record)
-    if "fitted_to" in record:
-        yield _refitted(record)
     yield _winners(record)
     yield _auto(record)
     yield _rates(record)
@@ -82,54 +80,44 @@ def _errors(record: Record) -> Sheet:
     rows.append(("all", *_error_row(record, names)))
     sizes = record["grid"]["rows"]
     heads = ("algorithm", "median", "nine in ten", "worst", *(f"R = {r / 1e6:g}M" for r in sizes))
-    heads += ("plain mean: median", "nine in ten", "rows a page: median", "nine in ten")
+    heads += ("as calibrated: median", "nine in ten", "rows a page: median", "nine in ten")
     note = (
         "error of the predicted service rate, |predicted/measured − 1|: median, what nine in ten "
-        "cells do not exceed, worst, and the median for each size of R, against the rate "
-        "without stalls of the disk (what most slices of a run agree on); against the plain mean; "
-        "and of the rows that a page answers, which no clock has a part in"
+        "cells do not exceed, worst, and the median for each size of R; without what the standards "
+        "say of the machine's speed just then; and of the rows that a page answers, which no clock "
+        f"has a part in. {_drifts(record)}"
     )
     title = f"Predicted against measured, {record['grid']['read']} reads, one run"
     return Sheet(title, heads, tuple(rows), note)
 
 
+def _drifts(record: Record) -> str:
+    """Say how the machine's speed moved."""
+    drifts = [cell["drift"] for cell in record["cells"]]
+    reads = [drift["reads"][record["grid"]["read"]] for drift in drifts]
+    work = [drift["work"] for drift in drifts]
+    return (
+        f"In the cells a read took {min(reads):.2f} to {max(reads):.2f} of what it took when the "
+        f"machine was calibrated, rows in memory {min(work):.2f} to {max(work):.2f}"
+    )
+
+
 def _error_row(record: Record, names: Sequence[str]) -> tuple[str, ...]:
-    def errors(rows: int | None = None, what: str = "steady") -> list[float]:
+    def errors(rows: int | None = None, what: str = "predicted") -> list[float]:
         cells = [cell["rates"] for cell in record["cells"] if rows in {None, cell["rows"]}]
         return [error(rates[name], what) for rates in cells for name in names if name in rates]
 
-    found, raw = errors(), errors(what="rate")
+    found, raw = errors(), errors(what="as_calibrated")
     all_of_them = [
         c["rates"][name] for c in record["cells"] for name in names if name in c["rates"]
     ]
     each = [errors(rows) for rows in record["grid"]["rows"]]
     middles = [f"{statistics.median(some):.0%}" if some else "–" for some in each]
     whole = statistics.median(found), quantile(found, 0.9), max(found)
-    as_it_was = statistics.median(raw), quantile(raw, 0.9)
+    calibrated = statistics.median(raw), quantile(raw, 0.9)
     pages = [abs(r["predicted_rows_a_page"] / r["rows_a_page"] - 1) for r in all_of_them]
     counted = statistics.median(pages), quantile(pages, 0.9)
-    return (*_percent(whole), *middles, *_percent(as_it_was), *_percent(counted))
-
-
-def _refitted(record: Record) -> Sheet:
-    """Give the errors where factors were fitted to the cells of one size of R."""
-    names = list(dict.fromkeys(name for cell in record["cells"] for name in cell["rates"]))
-    others = [size for size in record["grid"]["rows"] if size != record["fitted_to"]]
-    cells = [cell["rates"] for cell in record["cells"] if cell["rows"] in others]
-    rows = []
-    for label, some in [*((name, [name]) for name in names), ("all", names)]:
-        found = [
-            abs(rates[name]["refitted"] / rates[name]["steady"] - 1)
-            for rates in cells
-            for name in some
-        ]
-        if found:
-            rows.append((label, *_percent((statistics.median(found), quantile(found, 0.9)))))
-    fitted = f"{record['fitted_to'] / 1e6:g}M"
-    sizes = " and ".join(f"{size / 1e6:g}M" for size in others)
-    title = f"The same for R = {sizes}, with factors that fit the cells of R = {fitted}"
-    note = "what is left when the noise of a few short calibration runs is averaged out"
-    return Sheet(title, ("algorithm", "median", "nine in ten"), tuple(rows), note)
+    return (*_percent(whole), *middles, *_percent(calibrated), *_percent(counted))
 
 
 def _percent(values: Sequence[float]) -> list[str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from semistream.cost.loop import Loop
 
-__all__ = ["Curve", "Fit", "RowCost", "Rows", "Shape", "UnitCosts", "way"]
+__all__ = ["Curve", "Drift", "Fit", "RowCost", "Rows", "Shape", "UnitCosts", "way"]
 
 
 def way(read: str, ahead: int = 0) -> str:
@@ -50,6 +50,9 @@ class Curve:
             return self.value[-1] + max(0.0, slope) * (size - self.at[-1])
         return float(np.interp(size, self.at, self.value))
 
+    def __mul__(self, by: float) -> Curve:
+        return Curve(self.at, tuple(by * value for value in self.value))
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -74,6 +77,9 @@ class RowCost:
         """Give the seconds for a row of so many columns and bytes."""
         return self.fixed + self.column * columns + self.byte * size
 
+    def __mul__(self, by: float) -> RowCost:
+        return RowCost(by * self.fixed, by * self.column, by * self.byte)
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -94,6 +100,15 @@ class Fit:
     """Seconds that a read in flight takes longer within the loop, if it is waited for."""
     cached: float = 1.0
     """Hottest keys that would answer as much as the cache does, to the keys that are in it."""
+
+
+class Drift(NamedTuple):
+    """What things take now, to what they took when they were calibrated."""
+
+    reads: Mapping[str, float]
+    """By way to read; see `way`."""
+    work: float = 1.0
+    """Rows in memory."""
 
 
 class Rows(NamedTuple):
@@ -143,6 +158,25 @@ class UnitCosts:
     def with_reads(self, c_io: Mapping[str, Curve]) -> UnitCosts:
         """Give these costs with other reads."""
         return replace(self, c_io={**self.c_io, **c_io})
+
+    def drifted(self, drift: Drift) -> UnitCosts:
+        """Give these costs as they are on the machine of another minute.
+
+        Examples
+        --------
+        >>> from semistream.cost.example import example_profile
+        >>> costs = example_profile().costs
+        >>> slow = costs.drifted(Drift({"direct": 2.0}, work=3.0))
+        >>> slow.c_io["direct"](131072) / costs.c_io["direct"](131072)
+        2.0
+        """
+        reads = {way: curve * drift.reads.get(way, 1.0) for way, curve in self.c_io.items()}
+        rows = {name: getattr(self, name) * drift.work for name in _ROWS}
+        fits = {
+            name: replace(fit, step=fit.step * drift.work, wake=fit.wake * drift.work)
+            for name, fit in self.fits.items()
+        }
+        return replace(self, c_io=reads, fits=fits, **rows)
 
     def rows_seconds(self, loop: Loop, shape: Shape) -> Rows:
         """Give the seconds for an iteration's rows.

@@ -10,11 +10,11 @@ import numpy as np
 from semistream.cost.unit_costs import Curve, UnitCosts, way
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from semistream.master import Master
 
-__all__ = ["ahead_curve", "median_curve", "read_curve", "reads_of", "with_reads_of"]
+__all__ = ["ahead_curve", "median_curve", "read_curve", "reads_of", "time_reads", "with_reads_of"]
 
 _PAGES = (1, 2, 4, 8, 16)
 _AHEAD = (1, 3)
@@ -44,6 +44,15 @@ def reads_of(master: Master, seconds: float, seed: int = 0) -> dict[str, Curve]:
     each = seconds / (1 + len(_AHEAD))
     ahead = {way(master.read, n): ahead_curve(master, n, each, seed) for n in _AHEAD}
     return {master.read: read_curve(master, each, seed), **ahead}
+
+
+def time_reads(
+    master: Master, seconds: float, draw: np.random.Generator
+) -> Iterator[tuple[str, float, float]]:
+    """Give each way to read with the bytes and the seconds of a read of one page."""
+    yield master.read, *_read(master, 1, seconds, draw)
+    for ahead in _AHEAD:
+        yield way(master.read, ahead), *_sweep(master, (1, ahead), seconds, draw)
 
 
 def read_curve(master: Master, seconds: float, seed: int = 0) -> Curve:

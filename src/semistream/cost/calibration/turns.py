@@ -9,7 +9,7 @@ import numpy as np
 from semistream.cost.calibration.least_squares import non_negative
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from semistream.bench.run import Run
 
@@ -39,10 +39,14 @@ class Slice(NamedTuple):
     seconds: float
 
 
-def watch_in_turn(runs: Mapping[str, Run], pace: Pace) -> dict[str, list[Slice]]:
-    """Watch runs that have settled, a slice of each in turn."""
+def watch_in_turn(
+    runs: Mapping[str, Run], pace: Pace, beside: Callable[[], None] = lambda: None
+) -> dict[str, list[Slice]]:
+    """Watch runs that have settled, a slice of each in turn, and something beside in every turn."""
     found: dict[str, list[Slice]] = {name: [] for name in runs}
     for turn in range(2 * pace.rounds):
+        if turn < pace.rounds:
+            beside()
         for name, run in runs.items():
             seen = sum(part.rows for part in found[name])
             if turn < pace.rounds or seen < run.window_rows:

@@ -56,6 +56,8 @@ class Table:
     """All that are read, key included."""
     where: tuple[tuple[Any, ...], ...] = ()
     """Conditions that all must hold: column, operator, value."""
+    unique: bool = False
+    """Whether an index finds a key, and one row at the most."""
 
     @property
     def name(self) -> str:
@@ -188,11 +190,13 @@ class Dialect(ABC):
         source = self._key_source(table.keys, values)
         same = " AND ".join(self._same_key(c, i) for i, c in enumerate(table.keys))
         conditions = self._conditions(table)
-        sql = (
-            f"SELECT k.n, {self._selected(table)} FROM {source.sql} "
-            f"JOIN {self._name(table)} AS t ON {same}{_where(conditions.sql)} ORDER BY k.n"
-        )
+        met = self._met(table, " AND ".join(filter(None, [same, conditions.sql])))
+        sql = f"SELECT k.n, {self._selected(table)} FROM {source.sql} {met} ORDER BY k.n"
         return Statement(sql, source.parameters + conditions.parameters)
+
+    def _met(self, table: Table, condition: str) -> str:
+        """Join the keys with a table."""
+        return f"JOIN {self._name(table)} AS t ON {condition}"
 
     def by_range(self, table: Table, low: int | None, high: int | None) -> Statement:
         """Ask for the rows with a key from ``low`` on and before ``high``: key, payload."""

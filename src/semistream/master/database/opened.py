@@ -146,7 +146,8 @@ def _chosen(
             raise SchemaError.missing(f"table {store.table}", name, names)
     wanted = names if select is None else {*key, *select}
     columns = tuple(column for column in found.columns if column.name in wanted)
-    table = Table(parts, key, columns, checked_conditions(where, names))
+    unique = any(unique and set(names) <= set(key) for unique, names in found.indexes)
+    table = Table(parts, key, columns, checked_conditions(where, names), unique)
     for column in table.keys:
         if problem := store.dialect.key_problem(column):
             msg = f"{store}: {column.name!r} cannot be the key: {problem}; cast it in a view"
@@ -198,8 +199,8 @@ def _statistics(store: Store, found: Found, table: Table, keys: Keys) -> Statist
         sizes += (row_bytes(batch) + 8).tolist()
     mean, sample = sum(sizes) / len(sizes), len(sizes) - 1
     rows = max(found.rows, sample)
-    unique = any(unique and set(names) <= set(table.key) for unique, names in found.indexes)
+    most = 1 if table.unique else max(2, rows)
     return Statistics(
         rows=rows, parts=1, pages=1, bytes=int(rows * mean), widest_row=max(sizes),
-        largest_part=0, values=rows, most_duplicates=1 if unique else max(2, rows), null_keys=0,
+        largest_part=0, values=rows, most_duplicates=most, null_keys=0,
     )  # fmt: skip

@@ -167,6 +167,17 @@ class PostgreSQL(Dialect):
         lists = tuple(map(_listed, values))
         return Statement(f"unnest({arrays}) WITH ORDINALITY AS k({names}, n)", lists)
 
+    def _met(self, table: Table, condition: str) -> str:
+        """Look every key up, where there is an index to do it with.
+
+        Left to itself the planner reads the whole index for some thousand keys, with workers, which
+        takes twice as long and more cores. ``OFFSET 0`` keeps it from seeing through.
+        """
+        if not table.unique:
+            return super()._met(table, condition)
+        found = f"SELECT t.* FROM {self._name(table)} AS t WHERE {condition} OFFSET 0"  # noqa: S608
+        return f"CROSS JOIN LATERAL ({found}) AS t"
+
     def _same_key(self, column: Column, number: int) -> str:
         return f"{self._column(column.name)} = k.k{number}{_CAST.get(column.declared, '')}"
 

@@ -1,4 +1,4 @@
-"""Three ways to enrich a stream from a database: ours, a JDBC key list, and row by row."""
+"""Ways to enrich a stream from a database: ours, JDBC key lists, and row by row."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from semistream.spark.bench.live_store import Store
 
-__all__ = ["ENRICH", "JDBC", "LIVE", "ROWS", "LiveSetting"]
+__all__ = ["ENRICH", "JDBC", "LIVE", "PLAIN", "ROWS", "LiveSetting"]
 
-ENRICH, JDBC, ROWS = "enrich", "jdbc", "rows"
+ENRICH, PLAIN, JDBC, ROWS = "enrich", "plain", "jdbc", "rows"
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,36 @@ def enriched(df: DataFrame, at: LiveSetting) -> DataFrame:
     return enrich(df, master, on=KEY, how="left", memory=at.memory, name="live")
 
 
+def by_key_list(batch: DataFrame, at: LiveSetting) -> DataFrame:
+    """Join a batch as it is mostly written: collect its keys, read their rows, join."""
+    keys = _keys(batch) or ["-1"]
+    found = _read(batch, at, [f"{KEY} IN ({','.join(keys)})"])
+    return batch.join(found, KEY, "left").select(*batch.columns, *at.columns.names)
+
+
 def by_key_lists(batch: DataFrame, at: LiveSetting) -> DataFrame:
-    """Join a batch as many do in foreachBatch: collect its keys, read their rows, broadcast them.
+    """Join a batch as it is best written.
 
     Keys are given in lists of ``chunk``, each read by a task of its own; what comes back is marked
-    to be broadcast, for else Spark would sort both sides.
+    to be broadcast, for else Spark sorts both sides.
     """
-    keys = [row[0] for row in batch.select(KEY).distinct().collect() if row[0] is not None]
-    lists = [keys[i : i + at.chunk] for i in range(0, len(keys), at.chunk)] or [[-1]]
-    predicates = [f"{KEY} IN ({','.join(map(str, each))})" for each in lists]
-    address, properties = at.store.jdbc
-    found = batch.sparkSession.read.jdbc(
-        address, at.store.table, predicates=predicates, properties=properties
-    )
+    keys = _keys(batch)
+    lists = [keys[i : i + at.chunk] for i in range(0, len(keys), at.chunk)] or [["-1"]]
+    found = _read(batch, at, [f"{KEY} IN ({','.join(each)})" for each in lists])
     joined = batch.join(F.broadcast(found), KEY, "left")
     return joined.select(*batch.columns, *at.columns.names)
+
+
+def _keys(batch: DataFrame) -> list[str]:
+    return [str(row[0]) for row in batch.select(KEY).distinct().collect() if row[0] is not None]
+
+
+def _read(batch: DataFrame, at: LiveSetting, predicates: list[str]) -> DataFrame:
+    """Read rows by Spark's JDBC source, a partition a predicate."""
+    address, properties = at.store.jdbc
+    return batch.sparkSession.read.jdbc(
+        address, at.store.table, predicates=predicates, properties=properties
+    )
 
 
 def row_by_row(df: DataFrame, at: LiveSetting) -> DataFrame:
@@ -91,13 +106,18 @@ def _cursor(store: Store) -> Any:  # noqa: ANN401 - the driver's own type
     return _open[store]
 
 
-def _in_batches(df: DataFrame, at: LiveSetting) -> DataStreamWriter:
-    def write(batch: DataFrame, number: int) -> None:  # noqa: ARG001 - as Spark calls it
-        batch.persist()  # it is read twice
-        by_key_lists(batch, at).write.format("noop").mode("overwrite").save()
-        batch.unpersist()
+def _in_batches(
+    join: Callable[[DataFrame, LiveSetting], DataFrame],
+) -> Callable[[DataFrame, LiveSetting], DataStreamWriter]:
+    def stream(df: DataFrame, at: LiveSetting) -> DataStreamWriter:
+        def write(batch: DataFrame, number: int) -> None:  # noqa: ARG001 - as Spark calls it
+            batch.persist()  # it is read twice
+            join(batch, at).write.format("noop").mode("overwrite").save()
+            batch.unpersist()
 
-    return df.writeStream.foreachBatch(write)
+        return df.writeStream.foreachBatch(write)
+
+    return stream
 
 
 def _as_stream(
@@ -116,6 +136,7 @@ class LiveSystem:
 
 LIVE = {
     ENRICH: LiveSystem(enriched, _as_stream(enriched)),
-    JDBC: LiveSystem(by_key_lists, _in_batches),
+    PLAIN: LiveSystem(by_key_list, _in_batches(by_key_list)),
+    JDBC: LiveSystem(by_key_lists, _in_batches(by_key_lists)),
     ROWS: LiveSystem(row_by_row, _as_stream(row_by_row)),
 }
