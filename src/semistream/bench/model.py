@@ -13,7 +13,6 @@ from semistream.cost.calibration.standards import Standards
 from semistream.cost.calibration.turns import Pace, Slice, steady_seconds, watch_in_turn
 from semistream.cost.demand import Demand
 from semistream.cost.predict import Prediction, predict
-from semistream.cost.unit_costs import Drift
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import describe
@@ -93,13 +92,13 @@ def _cell(
     calibrated = _predictions(grid.algorithms, master, feed, setting, profile.costs)
     runs = _runs(calibrated, master, feed, setting[0], profile)
     warm = max(grid.pace.warm, master.rows / _SETTLING)
-    standards = Standards(master, profile.costs)
+    standards = Standards(master)
     rates = _measured(runs, grid.pace._replace(warm=warm), standards)
     auto = rates.pop(AUTO) | {"chosen": runs[AUTO].join.plan.algorithm}
     for run in runs.values():
         run.join.close()
-    drift = standards.drift
-    cell = {"memory": setting[0], "drift": drift._asdict(), "rates": rates, "auto": auto}
+    drift = profile.costs.drift(standards.seconds)
+    cell = {"memory": setting[0], "drift": drift, "rates": rates, "auto": auto}
     now = _predictions(tuple(rates), master, feed, setting, profile.costs.drifted(drift))
     return _with_predictions(cell, calibrated, now)
 
@@ -186,10 +185,10 @@ def predicted_again(record: Record, folder: Path, costs: UnitCosts) -> Record:
     for cell in record["cells"]:
         master, feed = _at_hand(record, cell, folder)
         setting = (cell["memory"], cell["exponent"])
-        names, drift = tuple(cell["rates"]), Drift(**cell["drift"])
+        names = tuple(cell["rates"])
         calibrated, now = (
             _predictions(names, master, feed, setting, some)
-            for some in (costs, costs.drifted(drift))
+            for some in (costs, costs.drifted(cell["drift"]))
         )
         cells.append(_with_predictions(cell, calibrated, now))
     return {**record, "cells": cells}

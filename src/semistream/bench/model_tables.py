@@ -6,6 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semistream.bench.sheet import Sheet
+from semistream.cost.unit_costs import WORK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,8 +95,7 @@ def _errors(record: Record) -> Sheet:
 def _drifts(record: Record) -> str:
     """Say how the machine's speed moved."""
     drifts = [cell["drift"] for cell in record["cells"]]
-    reads = [drift["reads"][record["grid"]["read"]] for drift in drifts]
-    work = [drift["work"] for drift in drifts]
+    reads, work = ([each[what] for each in drifts] for what in (record["grid"]["read"], WORK))
     return (
         f"In the cells a read took {min(reads):.2f} to {max(reads):.2f} of what it took when the "
         f"machine was calibrated, rows in memory {min(work):.2f} to {max(work):.2f}"

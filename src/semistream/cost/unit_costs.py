@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
     from semistream.cost.loop import Loop
 
-__all__ = ["Curve", "Drift", "Fit", "RowCost", "Rows", "Shape", "UnitCosts", "way"]
+__all__ = ["WORK", "Curve", "Fit", "RowCost", "Rows", "Shape", "UnitCosts", "way"]
+
+
+WORK = "work"
+"""Rows in memory, among standards; the others are ways to read."""
 
 
 def way(read: str, ahead: int = 0) -> str:
@@ -102,15 +106,6 @@ class Fit:
     """Hottest keys that would answer as much as the cache does, to the keys that are in it."""
 
 
-class Drift(NamedTuple):
-    """What things take now, to what they took when they were calibrated."""
-
-    reads: Mapping[str, float]
-    """By way to read; see `way`."""
-    work: float = 1.0
-    """Rows in memory."""
-
-
 class Rows(NamedTuple):
     """The seconds of an iteration's rows, by the operations measured one by one."""
 
@@ -143,10 +138,13 @@ class UnitCosts:
     """How much dearer a row is in a window of so many bytes than in a small one."""
     fits: Mapping[str, Fit]
     """By algorithm and way to read: ``"meshjoin direct"``."""
+    standards: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that fixed pieces of work took meanwhile: a read, by way to read, and `WORK`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "c_io", MappingProxyType(dict(self.c_io)))
         object.__setattr__(self, "fits", MappingProxyType(dict(self.fits)))
+        object.__setattr__(self, "standards", MappingProxyType(dict(self.standards)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return UnitCosts.from_dict, (self.as_dict(),)  # views of mappings cannot be pickled
@@ -159,21 +157,30 @@ class UnitCosts:
         """Give these costs with other reads."""
         return replace(self, c_io={**self.c_io, **c_io})
 
-    def drifted(self, drift: Drift) -> UnitCosts:
+    def drift(self, standards: Mapping[str, float]) -> dict[str, float]:
+        """Give what standards take now, to what they took when they were calibrated."""
+        return {
+            what: seconds / self.standards[what]
+            for what, seconds in standards.items()
+            if what in self.standards
+        }
+
+    def drifted(self, drift: Mapping[str, float]) -> UnitCosts:
         """Give these costs as they are on the machine of another minute.
 
         Examples
         --------
         >>> from semistream.cost.example import example_profile
         >>> costs = example_profile().costs
-        >>> slow = costs.drifted(Drift({"direct": 2.0}, work=3.0))
+        >>> slow = costs.drifted({"direct": 2.0, "work": 1.5})
         >>> slow.c_io["direct"](131072) / costs.c_io["direct"](131072)
         2.0
         """
-        reads = {way: curve * drift.reads.get(way, 1.0) for way, curve in self.c_io.items()}
-        rows = {name: getattr(self, name) * drift.work for name in _ROWS}
+        work = drift.get(WORK, 1.0)
+        reads = {way: curve * drift.get(way, 1.0) for way, curve in self.c_io.items()}
+        rows = {name: getattr(self, name) * work for name in _ROWS}
         fits = {
-            name: replace(fit, step=fit.step * drift.work, wake=fit.wake * drift.work)
+            name: replace(fit, step=fit.step * work, wake=fit.wake * work)
             for name, fit in self.fits.items()
         }
         return replace(self, c_io=reads, fits=fits, **rows)
@@ -221,6 +228,7 @@ class UnitCosts:
             **rows,
             "far": _points(self.far),
             "fits": {name: vars(fit) for name, fit in self.fits.items()},
+            "standards": dict(self.standards),
         }
 
     @classmethod
@@ -231,6 +239,7 @@ class UnitCosts:
             **{name: RowCost(**values[name]) for name in _ROWS},
             far=_curve(values["far"]),
             fits={name: Fit(**fit) for name, fit in values["fits"].items()},
+            standards=values.get("standards", {}),
         )
 
 

@@ -25,6 +25,7 @@ from semistream.cost.calibration.runs import (
     fitted,
     observe,
 )
+from semistream.cost.calibration.standards import Standards
 from semistream.cost.calibration.turns import Pace
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import Curve, Fit, UnitCosts
@@ -97,6 +98,10 @@ _IN_MEMORY = (
 """Where no page is brought: looked up at once in mapped ones, and with a budget for all of R."""
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 def _silent(what: str, done: int, total: int) -> None:
     """Say nothing."""
 
@@ -130,8 +135,9 @@ def calibrate(
         build_master(master_table(effort.rows, stride=2), path, key="key", filter=False)
         masters = {read: open_master(path, read) for read in ("mapped", "direct")}
         costs = _operations(masters["mapped"], effort, steps)
-        runs, reads = _runs(masters, effort, steps)
-    costs = costs.with_reads(reads)
+        standards = {read: Standards(master) for read, master in masters.items()}
+        runs, reads = _runs(masters, standards, effort, steps)
+    costs = replace(costs.with_reads(reads), standards=_seconds(standards))
     fits = _fits(runs, costs, effort.settles)
     return Profile(replace(costs, fits=fits), describe(), quick)
 
@@ -204,8 +210,13 @@ def _operations(master: Master, effort: Effort, steps: _Steps) -> UnitCosts:
     )
 
 
+def _seconds(standards: dict[str, Standards]) -> dict[str, float]:
+    """Give what standards took; rows in memory as beside direct reads, which are in question."""
+    return {**standards["mapped"].seconds, **standards["direct"].seconds}
+
+
 def _runs(
-    masters: dict[str, Master], effort: Effort, steps: _Steps
+    masters: dict[str, Master], standards: dict[str, Standards], effort: Effort, steps: _Steps
 ) -> tuple[dict[str, list[Observed]], dict[str, Curve]]:
     """Run every algorithm in every trial, and measure reads before each.
 
@@ -222,7 +233,8 @@ def _runs(
             for way, curve in reads_of(master, effort.read_seconds).items():
                 reads[way].append(curve)
         say = partial(steps.of, how)
-        for run in observe(names, master, trial, _feed(effort, trial), effort.pace, say):
+        beside = standards[trial.read].turn if trial not in _IN_MEMORY else _nothing
+        for run in observe(names, master, trial, _feed(effort, trial), effort.pace, say, beside):
             found[f"{run.kind} {trial.read}"].append(run)
     return found, {way: median_curve(curves) for way, curves in reads.items()}
 

@@ -90,6 +90,7 @@ def observe(
     batches: Sequence[pa.RecordBatch],
     pace: Pace,
     say: Callable[[str], None],
+    beside: Callable[[], None],
 ) -> Iterator[Observed]:
     """Run algorithms on a stream that never ends; watch them in turn once they have settled."""
     memory = int(trial.share * master.statistics.bytes)
@@ -105,7 +106,7 @@ def observe(
             )
             runs[name] = Run(stack.enter_context(join), itertools.cycle(batches))
             runs[name].warm_up(pace.warm)
-        seen = watch_in_turn(runs, pace)
+        seen = watch_in_turn(runs, pace, beside)
     demand = Demand.zipf(master.statistics.values, trial.exponent, master.pages)
     for name, slices in seen.items():
         _, task, plan = choose(name, spec, memory, None, options[name])

@@ -2,7 +2,8 @@
 
 A machine that others use as well is not as fast in one minute as in another: on the one of the
 docs a read takes up to half as long again as it did some minutes before. No model of a join can
-know that. So reads, and rows in memory, are timed in turn with what is measured.
+know that. So reads, and rows in memory, are timed in turn with what is measured: once when the
+machine is calibrated, and again when what was predicted is compared with what is.
 """
 
 from __future__ import annotations
@@ -15,47 +16,34 @@ import numpy as np
 
 from semistream.cost.calibration import operations
 from semistream.cost.calibration.reads import time_reads
-from semistream.cost.unit_costs import Drift, Shape
+from semistream.cost.unit_costs import WORK, Shape
 
 if TYPE_CHECKING:
-    from semistream.cost.unit_costs import UnitCosts
     from semistream.master import Master
 
 __all__ = ["Standards"]
 
 _SECONDS = 0.03  # of reads in each way, in a turn
-_REPEATS = 3
+_REPEATS = 9
 _SHAPE = Shape()
 
 
 class Standards:
-    """Times reads and rows in memory, to say how they differ from what a profile has.
+    """Times reads of a master's pages and rows in memory, turn by turn."""
 
-    Parameters
-    ----------
-    master
-        What is read.
-    costs
-        The profile's.
-    """
-
-    def __init__(self, master: Master, costs: UnitCosts) -> None:
-        self._master, self._costs = master, costs
-        self._draw = np.random.default_rng(0)
-        self._reads: dict[str, list[float]] = defaultdict(list)
-        self._work: list[float] = []
+    def __init__(self, master: Master) -> None:
+        self._master, self._draw = master, np.random.default_rng(0)
+        self._spent: dict[str, list[float]] = defaultdict(list)
 
     def turn(self) -> None:
         """Time each once."""
-        for way, size, spent in time_reads(self._master, _SECONDS, self._draw):
-            self._reads[way].append(spent / self._costs.c_io[way](size))
-        columns, size = _SHAPE.payload_columns, _SHAPE.payload_bytes
-        probed = operations.probe_cost(_REPEATS).fixed / self._costs.c_H.fixed
-        given_out = operations.output_cost(_REPEATS)(columns, size) / self._costs.c_O(columns, size)
-        self._work.append(math.sqrt(probed * given_out))
+        for way, _, seconds in time_reads(self._master, _SECONDS, self._draw):
+            self._spent[way].append(seconds)
+        probed = operations.probe_cost(_REPEATS).fixed
+        given_out = operations.output_cost(_REPEATS)(_SHAPE.payload_columns, _SHAPE.payload_bytes)
+        self._spent[WORK].append(math.sqrt(probed * given_out))
 
     @property
-    def drift(self) -> Drift:
-        """What things take now, to what the profile has."""
-        reads = {way: float(np.median(found)) for way, found in self._reads.items()}
-        return Drift(reads, float(np.median(self._work)))
+    def seconds(self) -> dict[str, float]:
+        """What a read takes, by way to read, and a row."""
+        return {what: float(np.median(spent)) for what, spent in self._spent.items()}
