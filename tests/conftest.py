@@ -44,7 +44,11 @@ def host_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def spark(host_folder: None) -> Iterator[SparkSession]:
-    """One JVM for all tests of a process; mark them ``xdist_group("spark")`` to share it."""
+    """One JVM for all tests of a process.
+
+    Mark them ``xdist_group("spark")`` to share it, or ``"tables"`` if they write Delta tables: two
+    groups are done side by side.
+    """
     from parts import SMALL, connectors
     from semistream.spark.session import session
 

@@ -14,7 +14,7 @@ from test_sync import PAGE, same_as_built
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
 
 VECTORS = {"delta.enableDeletionVectors": "true"}

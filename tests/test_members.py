@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
 NOW = 1_700_000_000_000
 

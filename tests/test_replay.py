@@ -35,7 +35,7 @@ from test_split import (
     wanted,
 )
 
-pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 __all__ = ["crashing", "folder"]
 
 LATE = {"key": [k for k in range(100) if k % 10], "vendor": [k % 7 for k in range(100) if k % 10]}

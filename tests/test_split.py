@@ -21,7 +21,7 @@ from semistream.spark import batchwise, running
 from semistream.spark.checkpoint import CheckpointError
 from semistream.spark.pipeline import prepare, start
 
-pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
 LIVE = Path(__file__).parent.parent / "docs" / "live.md"
 ROWS = 2_000

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from parts.databases import PostgreSQL
     from semistream.spark.watch import BatchMetrics
 
-pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
 SOAK = "SEMISTREAM_SOAK" in os.environ
 KEYS, ROWS = 1_000, 2_000

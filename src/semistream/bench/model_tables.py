@@ -95,6 +95,8 @@ def _errors(record: Record) -> Sheet:
 def _drifts(record: Record) -> str:
     """Say how the machine's speed moved."""
     drifts = [cell["drift"] for cell in record["cells"]]
+    if not all(drifts):
+        return "The profile has no standards: it was made quickly"
     reads, work = ([each[what] for each in drifts] for what in (record["grid"]["read"], WORK))
     return (
         f"In the cells a read took {min(reads):.2f} to {max(reads):.2f} of what it took when the "

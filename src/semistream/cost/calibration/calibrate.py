@@ -233,7 +233,8 @@ def _runs(
             for way, curve in reads_of(master, effort.read_seconds).items():
                 reads[way].append(curve)
         say = partial(steps.of, how)
-        beside = standards[trial.read].turn if trial not in _IN_MEMORY else _nothing
+        timed = effort.settles and trial not in _IN_MEMORY
+        beside = standards[trial.read].turn if timed else _nothing
         for run in observe(names, master, trial, _feed(effort, trial), effort.pace, say, beside):
             found[f"{run.kind} {trial.read}"].append(run)
     return found, {way: median_curve(curves) for way, curves in reads.items()}

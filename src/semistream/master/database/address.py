@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -16,6 +17,8 @@ __all__ = ["KINDS", "Address", "Secret", "has_password", "is_url"]
 
 KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 """What a URL may begin with → the kind of database."""
+_SECRET = re.compile("passw|passphrase|secret|token", re.IGNORECASE)
+"""Options of a URL whose values are not shown."""
 
 
 def is_url(path: object) -> bool:
@@ -143,9 +146,17 @@ class Address:
         return Secret(environment[self.password_env])
 
     def hidden(self, text: str) -> str:
-        """Give a text without the password."""
+        """Give a text without the password, and without other words of the URL that are secret.
+
+        Examples
+        --------
+        >>> address = Address.parse("postgresql://shop@here/shop?sslmode=require&sslpassword=mellon")
+        >>> address.hidden("sslmode=require sslpassword=mellon")
+        'sslmode=require sslpassword=***'
+        """
         named = os.environ.get(self.password_env or "", "")
-        for secret in (self.password, Secret(named)):
+        words = [value for name, value in self.options if _SECRET.search(name)]
+        for secret in (self.password, Secret(named), *map(Secret, words)):
             text = secret.hidden(text) if secret else text
         return text
 
