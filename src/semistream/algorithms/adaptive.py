@@ -41,6 +41,7 @@ _LARGEST_OUTPUT = 8 << 20
 _MOST_WAITING = 4096  # rows; pages with more are alike
 _MOST_COUNTED = 254  # by the sketch; a key that was asked for more often may always enter
 _HELD = 0.98  # of the master must lie in memory for rows to be looked up
+_LONGEST_REST = 16  # batches of output in which no row is looked for that might enter the cache
 _RARE = 256  # rows for which one wait for the disk is rare enough
 
 
@@ -67,8 +68,9 @@ class Adaptive(Algorithm):
     *Bound on age*: a row is answered by the 16th sweep after its arrival at the latest; between
     two sweeps no more rows enter than the window has room for.
     *Cache*: a sketch counts the keys that were not in the cache; a key enters if it was asked for
-    more often, for its bytes, than the last that had to go. All counts are halved after every
-    ten times as many stream rows as the cache has room for, so it follows a stream that drifts.
+    more often, for its bytes, than the last that had to go. Where none does for long, only one
+    batch of output in 16 is looked at. All counts are halved after every ten times as many stream
+    rows as the cache has room for, so it follows a stream that drifts.
     *Split*: a byte of the window saves page reads (their number is inverse to its size), a byte of
     the cache saves the rows that its coldest eighth answers, and their share of page reads. Memory
     moves, a sixteenth at a time, to where a byte saves more.
@@ -155,6 +157,7 @@ class Adaptive(Algorithm):
         self._row = self._cache.cost(1, engine.master.row_bytes)
         self._sketch = Sketch(self._sketch_bytes(engine.task))
         self._threshold = 1.0  # how often a row must have been asked for to be cached
+        self._rest = _Rest()
         self._since = _Period()
 
     # -- what is answered before the window -------------------------------------------------
@@ -190,10 +193,11 @@ class Adaptive(Algorithm):
 
     def collected(self, pairs: Pairs) -> None:
         """Stage the join values that were asked for more often than the last that had to go."""
-        window, rows = self.engine.window, np.concatenate(pairs.rows)
-        continued, self._cut = self._cut, bool(window.state[rows[-1]] == WAITING)
-        if self._staged_bytes >= self._staging / 2:
+        window, last = self.engine.window, pairs.rows[-1][-1]
+        continued, self._cut = self._cut, bool(window.state[last] == WAITING)
+        if self._staged_bytes >= self._staging / 2 or self._rest.is_due():
             return
+        rows = np.concatenate(pairs.rows)
         codes = window.codes[rows]
         begin, count = _values(rows)  # one value for each window row; those at the ends may be cut
         whole = begin[int(continued) : len(begin) - self._cut]
@@ -203,6 +207,7 @@ class Adaptive(Algorithm):
         if self._several is not None:
             hot &= ~self._several[window.pages[rows[begin[first]]]]
         begin, count, hits = self._that_fit(begin[first[hot]], count[first[hot]], hits[hot])
+        self._rest.note(bool(len(begin)))
         if len(begin):
             chosen = np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
             self._stage(codes, pairs, chosen, np.repeat(hits, count))
@@ -369,6 +374,23 @@ def _several(master: Master) -> npt.NDArray[np.bool_] | None:
     """Tell which pages have several parts, None where none has."""
     first = master.index.first_part
     return None if first is None else np.diff(first, append=len(master.index.code)) > 1
+
+
+class _Rest:
+    """Lets a search that found nothing rest, the longer the more often that was."""
+
+    def __init__(self) -> None:
+        self._left = self._length = 0
+
+    def is_due(self) -> bool:
+        """Whether to rest this time."""
+        self._left -= 1
+        return self._left >= 0
+
+    def note(self, found: bool) -> None:
+        """Take what a search found."""
+        self._length = 0 if found else min(max(1, 2 * self._length), _LONGEST_REST)
+        self._left = self._length
 
 
 class _Period:
