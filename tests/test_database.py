@@ -57,6 +57,23 @@ def test_hashes_that_collide(server, how, tmp_path, monkeypatch):
     testing.check_drains("adaptive", case, how, tmp_path)
 
 
+def test_postgresql_looks_keys_up_where_an_index_can(postgresql):
+    count = 100_000
+    table = pa.table({"id": range(count), "name": [f"product {i}" for i in range(count)]})
+    plans = {}
+    for name, key in (("indexed", "id"), ("plain", None)):
+        postgresql.load(name, table, key=key)
+        master = ss.open_master(postgresql.url(), table=name, key="id")
+        asked = master.store.dialect.by_keys(master.table, [pa.array(range(0, count, 10))])
+        with postgresql.connect() as connection:
+            told = connection.execute(f"EXPLAIN {asked.sql}", asked.parameters).fetchall()
+        plans[name] = "\n".join(line for (line,) in told)
+    assert "Index Scan" in plans["indexed"]
+    assert "Seq Scan" not in plans["indexed"]
+    assert "Merge Join" not in plans["indexed"]  # of the whole index, which is what is chosen else
+    assert "Nested Loop" not in plans["plain"]  # for each key it would read all of the table
+
+
 PUBLISHED = [name for name in ss.algorithms() if name != "adaptive"]
 
 

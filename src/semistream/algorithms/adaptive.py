@@ -377,7 +377,18 @@ def _several(master: Master) -> npt.NDArray[np.bool_] | None:
 
 
 class _Rest:
-    """Lets a search that found nothing rest, the longer the more often that was."""
+    """Lets a search that found nothing rest, the longer the more often that was.
+
+    Examples
+    --------
+    >>> rest, done = _Rest(), []
+    >>> for number in range(10):
+    ...     if not rest.is_due():
+    ...         done.append(number)
+    ...         rest.note(found=False)
+    >>> done
+    [0, 2, 5]
+    """
 
     def __init__(self) -> None:
         self._left = self._length = 0
