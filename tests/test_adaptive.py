@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from itertools import pairwise
@@ -400,6 +402,27 @@ def test_reads_in_flight_end_with_their_join(broken_off, direct):
     assert len(reads_in_flight()) > before
     del watched
     assert len(reads_in_flight()) == before
+
+
+LEFT = """\
+import sys
+import numpy as np, pyarrow as pa
+import semistream as ss
+keys = np.random.default_rng(6).integers(0, 8_000, 12_000)
+stream = pa.record_batch({"key": keys, "sale": np.arange(12_000)})
+join = ss.Join(ss.open_master(sys.argv[1], "direct"), stream.schema, on="key", memory=262_144)
+results = join.offer(stream)
+while join.metrics.reads < 3:
+    next(results)
+print(join.metrics.reads)
+"""
+
+
+def test_a_process_ends_that_was_left_amid_a_sweep(direct, path):
+    command = [sys.executable, "-c", LEFT, str(path)]
+    # It ends in seconds, or never.
+    done = subprocess.run(command, check=True, capture_output=True, timeout=300)  # noqa: S603
+    assert int(done.stdout) >= 3
 
 
 @pytest.mark.parametrize("fault", ["none", "not taken", "short"])

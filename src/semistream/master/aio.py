@@ -7,6 +7,7 @@ and that one ours, 50 to 100 µs each on an idle processor, as long as the read 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import weakref
@@ -123,6 +124,9 @@ class Reads:
             self._events,
             None,
         )
+        if count < 0 and ctypes.get_errno() != errno.EINTR:  # nothing will come any more
+            self._results |= dict.fromkeys(self._flying, -ctypes.get_errno())
+            self._flying.clear()
         for event in self._events[: max(0, count)]:
             self._results[event.data] = event.result
             self._flying.discard(event.data)
@@ -138,3 +142,4 @@ def _end(calls: _Calls, made: tuple[int, int], context: int, flying: set[int]) -
         idle.append(context)
     elif made[0] == os.getpid():
         _libc.syscall(calls.destroy, ctypes.c_ulong(context))
+        flying.clear()  # a sweep that was left in the middle may be closed after this
