@@ -6,7 +6,6 @@ import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semistream.bench.sheet import Sheet
-from semistream.cost.unit_costs import WORK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +84,7 @@ def _errors(record: Record) -> Sheet:
     note = (
         "error of the predicted service rate, |predicted/measured − 1|: median, what nine in ten "
         "cells do not exceed, worst, and the median for each size of R; without what the standards "
-        "say of the machine's speed just then; and of the rows that a page answers, which no clock "
+        "say of the disk's speed just then; and of the rows that a page answers, which no clock "
         f"has a part in. {_drifts(record)}"
     )
     title = f"Predicted against measured, {record['grid']['read']} reads, one run"
@@ -97,10 +96,10 @@ def _drifts(record: Record) -> str:
     drifts = [cell["drift"] for cell in record["cells"]]
     if not all(drifts):
         return "The profile has no standards: it was made quickly"
-    reads, work = ([each[what] for each in drifts] for what in (record["grid"]["read"], WORK))
+    reads = [each[record["grid"]["read"]] for each in drifts]
     return (
         f"In the cells a read took {min(reads):.2f} to {max(reads):.2f} of what it took when the "
-        f"machine was calibrated, rows in memory {min(work):.2f} to {max(work):.2f}"
+        "machine was calibrated"
     )
 
 

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
     from semistream.cost.loop import Loop
 
-__all__ = ["WORK", "Curve", "Fit", "RowCost", "Rows", "Shape", "UnitCosts", "way"]
-
-
-WORK = "work"
-"""Rows in memory, among standards; the others are ways to read."""
+__all__ = ["Curve", "Fit", "RowCost", "Rows", "Shape", "UnitCosts", "way"]
 
 
 def way(read: str, ahead: int = 0) -> str:
@@ -81,9 +77,6 @@ class RowCost:
         """Give the seconds for a row of so many columns and bytes."""
         return self.fixed + self.column * columns + self.byte * size
 
-    def __mul__(self, by: float) -> RowCost:
-        return RowCost(by * self.fixed, by * self.column, by * self.byte)
-
 
 @dataclass(frozen=True)
 class Fit:
@@ -139,7 +132,7 @@ class UnitCosts:
     fits: Mapping[str, Fit]
     """By algorithm and way to read: ``"meshjoin direct"``."""
     standards: Mapping[str, float] = field(default_factory=dict)
-    """Seconds that fixed pieces of work took meanwhile: a read, by way to read, and `WORK`."""
+    """Seconds that a read of one page took in turn with the runs, by way to read."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "c_io", MappingProxyType(dict(self.c_io)))
@@ -158,32 +151,25 @@ class UnitCosts:
         return replace(self, c_io={**self.c_io, **c_io})
 
     def drift(self, standards: Mapping[str, float]) -> dict[str, float]:
-        """Give what standards take now, to what they took when they were calibrated."""
+        """Give what reads take now, to what they took when they were calibrated."""
         return {
-            what: seconds / self.standards[what]
-            for what, seconds in standards.items()
-            if what in self.standards
+            way: seconds / self.standards[way]
+            for way, seconds in standards.items()
+            if way in self.standards
         }
 
     def drifted(self, drift: Mapping[str, float]) -> UnitCosts:
-        """Give these costs as they are on the machine of another minute.
+        """Give these costs as they are on the disk of another minute.
 
         Examples
         --------
         >>> from semistream.cost.example import example_profile
         >>> costs = example_profile().costs
-        >>> slow = costs.drifted({"direct": 2.0, "work": 1.5})
+        >>> slow = costs.drifted({"direct": 2.0})
         >>> slow.c_io["direct"](131072) / costs.c_io["direct"](131072)
         2.0
         """
-        work = drift.get(WORK, 1.0)
-        reads = {way: curve * drift.get(way, 1.0) for way, curve in self.c_io.items()}
-        rows = {name: getattr(self, name) * work for name in _ROWS}
-        fits = {
-            name: replace(fit, step=fit.step * work, wake=fit.wake * work)
-            for name, fit in self.fits.items()
-        }
-        return replace(self, c_io=reads, fits=fits, **rows)
+        return self.with_reads({way: self.c_io[way] * by for way, by in drift.items()})
 
     def rows_seconds(self, loop: Loop, shape: Shape) -> Rows:
         """Give the seconds for an iteration's rows.
