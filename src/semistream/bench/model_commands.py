@@ -51,7 +51,7 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
     """Compare predicted with measured service rates, for every algorithm.
 
     Unit costs are measured first; then, setting by setting, rates are predicted from them, and
-    measured. How fast the machine is just then is timed beside, and taken into account. The record
+    measured. How fast the disk is just then is timed beside, and taken into account. The record
     is written after every setting.
     """
     with messages():

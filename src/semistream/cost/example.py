@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms
 from semistream.cost.profile import Profile
-from semistream.cost.unit_costs import WORK, Curve, Fit, RowCost, UnitCosts
+from semistream.cost.unit_costs import Curve, Fit, RowCost, UnitCosts
 from semistream.machine import describe
 
 if TYPE_CHECKING:
@@ -47,12 +47,7 @@ def example_profile() -> Profile:
         c_H=RowCost(4e-8),
         c_O=RowCost(8e-8, 2e-8, 1e-9),
         far=Curve((1e6, 2e8), (1.0, 1.5)),
-        standards={
-            "direct": 1.5e-4,
-            "direct, 1 ahead": 1.2e-4,
-            "direct, 3 ahead": 1e-4,
-            WORK: 5e-8,
-        },
+        standards={"direct": 1.5e-4, "direct, 1 ahead": 1.2e-4, "direct, 3 ahead": 1e-4},
         fits={f"{name} {read}": _FITS.get(name, Fit(step=8e-5)) for name, read in _runs()},
     )
     return Profile(costs, describe(), quick=True)

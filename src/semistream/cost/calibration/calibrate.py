@@ -137,7 +137,8 @@ def calibrate(
         costs = _operations(masters["mapped"], effort, steps)
         standards = {read: Standards(master) for read, master in masters.items()}
         runs, reads = _runs(masters, standards, effort, steps)
-    costs = replace(costs.with_reads(reads), standards=_seconds(standards))
+    seconds = {way: s for each in standards.values() for way, s in each.seconds.items()}
+    costs = replace(costs.with_reads(reads), standards=seconds)
     fits = _fits(runs, costs, effort.settles)
     return Profile(replace(costs, fits=fits), describe(), quick)
 
@@ -208,11 +209,6 @@ def _operations(master: Master, effort: Effort, steps: _Steps) -> UnitCosts:
         far=operations.far_curve(effort.largest, effort.repeats),
         fits={},
     )
-
-
-def _seconds(standards: dict[str, Standards]) -> dict[str, float]:
-    """Give what standards took; rows in memory as beside direct reads, which are in question."""
-    return {**standards["mapped"].seconds, **standards["direct"].seconds}
 
 
 def _runs(
