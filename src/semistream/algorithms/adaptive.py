@@ -141,6 +141,7 @@ class Adaptive(Algorithm):
         self._several = _several(engine.master)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._cut = False  # whether the last row that was collected has more pairs
+        self._rest = _Rest()
         self._make_cache(engine)
         self._sweeps: deque[int] = deque(maxlen=MOST_SWEEPS - 1)
         self._hand = 0
@@ -157,7 +158,6 @@ class Adaptive(Algorithm):
         self._row = self._cache.cost(1, engine.master.row_bytes)
         self._sketch = Sketch(self._sketch_bytes(engine.task))
         self._threshold = 1.0  # how often a row must have been asked for to be cached
-        self._rest = _Rest()
         self._since = _Period()
 
     # -- what is answered before the window -------------------------------------------------
