@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -75,7 +74,7 @@ def test_a_stream_is_cut_into_files(folder):
     assert len(Batches(path, 2, 3).paths) == 6
 
 
-@pytest.mark.skipif("SEMISTREAM_SOAK" not in os.environ, reason="long: make soak")
+@pytest.mark.long
 def test_a_whole_record(spark, folder):
     said = []
     records = list(measure_spark(TINY, folder, Here("broadcast"), said.append))
