@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json results/model.json results/tuning.json results/sustain.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-live bench-model bench-tune bench-sustain bench-docs bench-build clean
+.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-live bench-model bench-tune bench-sustain reproduce bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -82,6 +82,12 @@ bench-tune: $(STAMP) ## tuning by the model against tuning by measurement; a fig
 bench-sustain: $(STAMP) ## the least memory for a rate: arrivals in real time, with a little more and much less; a figure
 	$(BIN)/semistream bench-sustain --output results/sustain.json --figure docs/sustain.svg
 
+reproduce: $(STAMP) ## the papers' experiments, about 45 minutes; runs, figures and verdicts for the docs
+	$(BIN)/semistream reproduce --output reproduced
+	mkdir -p docs/reproduced results/reproduced
+	cp -r reproduced/report.md reproduced/figures docs/reproduced/
+	cp -r reproduced/runs/. results/reproduced/
+
 bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
 	$(BIN)/semistream bench-show $(wildcard $(RECORDS)) --markdown docs/benchmarks.md
 
@@ -89,4 +95,4 @@ bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/semistream bench-build --output results/build.json
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench demo-out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench demo-out reproduced

@@ -41,6 +41,16 @@ def test_a_cell_has_what_was_predicted_and_what_was_measured(measured):
     assert hybrid["predicted_rows_a_page"] == pytest.approx(hybrid["rows_a_page"], rel=0.5)
 
 
+def test_a_slower_disk_makes_for_slower_predictions(measured):
+    record, folder = measured
+    (cell,) = record["cells"]
+    slow = {**record, "cells": [{**cell, "drift": dict.fromkeys(cell["drift"], 2.0)}]}
+    (again,) = predicted_again(slow, folder, PROFILE.costs)["cells"]
+    hybrid = again["rates"]["hybridjoin"]
+    assert hybrid["predicted"] < 0.8 * hybrid["as_calibrated"]
+    assert PROFILE.costs.drift(PROFILE.costs.standards) == dict.fromkeys(cell["drift"], 1.0)
+
+
 def test_predictions_are_made_anew_from_the_same_costs(measured):
     record, folder = measured
     assert predicted_again(record, folder, PROFILE.costs)["cells"] == record["cells"]

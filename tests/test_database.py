@@ -74,6 +74,37 @@ def test_postgresql_looks_keys_up_where_an_index_can(postgresql):
     assert "Nested Loop" not in plans["plain"]  # for each key it would read all of the table
 
 
+def test_postgresql_reads_no_column_that_was_not_asked_for(postgresql):
+    rows = {"shop": ["a", "a", "b"], "id": [1, 2, 1], "100%": [1.5, 2.5, 3.5], "cost": [1, 2, 3]}
+    postgresql.load("granted", pa.table(rows), key=["shop", "id"])
+    postgresql.execute(
+        "DROP ROLE IF EXISTS reader",
+        "CREATE ROLE reader LOGIN PASSWORD 'sesame'",
+        'GRANT SELECT (shop, id, "100%") ON granted TO reader',
+    )
+    where, _, place = postgresql.url().rpartition("@")
+    url = f"{where.partition('://')[0]}://reader:sesame@{place}"
+    wish = {"table": "granted", "key": ["shop", "id"], "select": ["100%"]}
+    master = ss.open_master(url, **wish, where=[("100%", "<", 3.0), ("shop", "in", ["a", "b"])])
+    stream = pa.record_batch({"shop": ["a", "b", "a"], "id": [2, 1, 9]})
+    with ss.Join(master, stream.schema, on=["shop", "id"], how="left", memory="1MB") as join:
+        found = pa.Table.from_batches([*join.offer(stream), *join.drain()], schema=join.schema)
+    assert dict(zip(found["id"].to_pylist(), found["100%"].to_pylist(), strict=True)) == {
+        2: 2.5,
+        1: None,
+        9: None,
+    }
+
+
+def test_an_index_of_another_collation_is_none(postgresql):
+    table = pa.table({"name": ["a", "b"], "price": [1, 2]})
+    postgresql.load("collated", table)
+    postgresql.execute('CREATE UNIQUE INDEX ON collated (name COLLATE "C")')
+    assert not ss.open_master(postgresql.url(), table="collated", key="name").table.unique
+    postgresql.execute("CREATE UNIQUE INDEX ON collated (name)")
+    assert ss.open_master(postgresql.url(), table="collated", key="name").table.unique
+
+
 PUBLISHED = [name for name in ss.algorithms() if name != "adaptive"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,12 +15,15 @@ from semistream.cost.example import example_profile
 from semistream.errors import OptionError
 from semistream.reproduce import runner as running
 from semistream.reproduce.cells import groups
+from semistream.reproduce.figure import caption
 from semistream.reproduce.reading import experiments
 from semistream.reproduce.report import findings
 from semistream.reproduce.runner import loaded, measured, path_of, with_points
 from semistream.reproduce.scale import SCALES, Scale, scale_of
 from semistream.reproduce.sources import prepare
 from semistream.reproduce.verdict import UNKNOWN
+from semistream.reproduce.weather import FOLDER
+from test_reproduce_weather import report
 
 TINY = Scale("tiny", Pace(0.005, 2, 0.01), "4KB", 60_000, feed_rows=20_000, candidates=3)
 PROFILE = example_profile()
@@ -91,6 +95,23 @@ def test_what_was_measured_in_another_way_is_measured_anew(output):
     other = replace(TINY, pace=Pace(0.005, 3, 0.01))
     first, *_ = measured(name, small(name), other, output, PROFILE, lambda _: None)
     assert len(first["runs"][0]["samples"]) == 3
+
+
+def test_the_real_reports_take_the_place_of_the_stand_in(tmp_path):
+    name = "moij/figure-7e"
+    experiment = replace(small(name), values=ALL[name].values[-1:])
+    (before,) = measured(name, experiment, TINY, tmp_path, PROFILE, lambda _: None)
+    assert before["origin"] == "a stand-in for NDP-026B"
+    folder = tmp_path / "data" / FOLDER
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    for month, count in ((4, before["runs"][0]["rows"]), (12, 2_000)):
+        lines = (report(month, x) for x in draw.integers(0, 300, count))
+        (folder / f"month-{month}").write_text("\n".join(lines))
+    (after,) = measured(name, experiment, TINY, tmp_path, PROFILE, lambda _: None)
+    assert after["origin"] == "NDP-026B"
+    assert after["groups"] == before["groups"]
+    assert "NDP-026B)" in caption(experiment, after)
 
 
 def test_a_curve_is_measured_in_turn_and_adaptive_once():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semistream.errors import OptionError
-from semistream.reproduce.weather import read_reports, stand_in
+from semistream.reproduce.weather import origin, read_reports, stand_in
 
 
 def report(month: int, longitude: int, station: int = 10384) -> str:
@@ -26,7 +26,7 @@ def test_real_reports_are_parted_by_month_and_keep_their_lines(tmp_path):
     found = read_reports(tmp_path, 2, 10)
     assert found.master.tolist() == [1341, 5]
     assert found.stream.tolist() == [1341]
-    assert found.origin == "NDP-026B"
+    assert origin(tmp_path) == "NDP-026B"
     whole, first, stream = found.tables(128, 128)
     assert whole["longitude"].to_pylist() == [1341, 5]
     assert first["longitude"].to_pylist() == [5, 1341]
@@ -50,10 +50,10 @@ def test_what_is_no_report_is_told(tmp_path, content, message):
         read_reports(tmp_path, 1, 1)
 
 
-def test_the_stand_in_has_stations_that_report_more_or_less_often():
+def test_the_stand_in_has_stations_that_report_more_or_less_often(tmp_path):
+    assert "stand-in" in origin(tmp_path / "none")
     found = stand_in(50_000, 20_000)
     whole, first, stream = found.tables(128, 20)
-    assert "stand-in" in found.origin
     assert (whole.num_rows, stream.num_rows) == (50_000, 20_000)
     assert first.num_rows == len(np.unique(found.master))
     assert np.isin(found.stream, found.master).mean() > 0.95

@@ -312,6 +312,7 @@ def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
     assert [report["rows"] for report in reports if report["rows"]] == [ROWS, ROWS]
     early = len(case.content("held"))
     assert len(case.content("facts")) == 2 * ROWS - early
+    # Under the file's own name, though others of this process were called the same.
     told = [report["enrich"]["products"] for report in reports if report["rows"]]
     assert told[-1]["wait_now"] == sum(each["waiting"] for each in told) == early
     seen: list[BatchMetrics] = []

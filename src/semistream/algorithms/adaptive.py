@@ -68,9 +68,9 @@ class Adaptive(Algorithm):
     *Bound on age*: a row is answered by the 16th sweep after its arrival at the latest; between
     two sweeps no more rows enter than the window has room for.
     *Cache*: a sketch counts the keys that were not in the cache; a key enters if it was asked for
-    more often, for its bytes, than the last that had to go. Where none does for long, only one
-    batch of output in 16 is looked at. All counts are halved after every ten times as many stream
-    rows as the cache has room for, so it follows a stream that drifts.
+    more often, for its bytes, than the last that had to go. Where none does for long, 16 batches of
+    output are passed over for each that is looked at. All counts are halved after every ten times
+    as many stream rows as the cache has room for, so it follows a stream that drifts.
     *Split*: a byte of the window saves page reads (their number is inverse to its size), a byte of
     the cache saves the rows that its coldest eighth answers, and their share of page reads. Memory
     moves, a sixteenth at a time, to where a byte saves more.
@@ -206,8 +206,9 @@ class Adaptive(Algorithm):
         hot = hits > self._least_hits * count[first]
         if self._several is not None:
             hot &= ~self._several[window.pages[rows[begin[first]]]]
+        if len(whole):
+            self._rest.note(bool(hot.any()))
         begin, count, hits = self._that_fit(begin[first[hot]], count[first[hot]], hits[hot])
-        self._rest.note(bool(len(begin)))
         if len(begin):
             chosen = np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
             self._stage(codes, pairs, chosen, np.repeat(hits, count))

@@ -88,7 +88,7 @@ def measure_model(
 def _cell(
     grid: ModelGrid, master: Master, feed: Feed, setting: tuple[int, float], profile: Profile
 ) -> Record:
-    """Predict, then measure; ``auto`` is measured beside the others."""
+    """Measure, ``auto`` beside the others; predict from the profile and the standards."""
     calibrated = _predictions(grid.algorithms, master, feed, setting, profile.costs)
     runs = _runs(calibrated, master, feed, setting[0], profile)
     warm = max(grid.pace.warm, master.rows / _SETTLING)

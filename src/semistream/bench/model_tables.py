@@ -95,7 +95,7 @@ def _drifts(record: Record) -> str:
     """Say how the machine's speed moved."""
     drifts = [cell["drift"] for cell in record["cells"]]
     if not all(drifts):
-        return "The profile has no standards: it was made quickly"
+        return "The profile has no standards: it was made quickly, or by an older version"
     reads = [each[record["grid"]["read"]] for each in drifts]
     return (
         f"In the cells a read took {min(reads):.2f} to {max(reads):.2f} of what it took when the "

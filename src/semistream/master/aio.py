@@ -105,9 +105,9 @@ class Reads:
 
     def wait(self, slot: int) -> int:
         """Wait for a read that was started; give the bytes it got, or a negative error number."""
-        while slot not in self._results:
+        while slot in self._flying:
             self._collect()
-        return self._results.pop(slot)
+        return self._results.pop(slot, -errno.EINVAL)
 
     def wait_for_all(self) -> None:
         """Wait until nothing is in flight any more."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SHOWN = (
     "holds a password, which plans and messages would show; name a variable of the environment in "
-    "password_env, or keep it in PostgreSQL's password file"
+    "password_env, or keep it in PostgreSQL's password file, and a key's in the driver's own file"
 )
 _DATABASE = ("table", "key", "ttl", "absent_ttl", "retry", "password_env", "feed")
 

@@ -13,7 +13,7 @@ from semistream.reproduce.cells import groups
 from semistream.reproduce.measure import Bench, pinned, rates
 from semistream.reproduce.nodes import side_by_side
 from semistream.reproduce.searches import least, optimum, reads
-from semistream.reproduce.sources import prepare
+from semistream.reproduce.sources import origin_of, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -71,13 +71,14 @@ def measured(
     """Measure an experiment; give its record after every group, those done before included."""
     one_thread()
     path = path_of(output, name)
-    record = _resumed(path, begin(name, experiment, scale, profile))
+    fresh = begin(name, experiment, scale, profile)
+    fresh["origin"] = origin_of(experiment.data, output / "data")
+    record = _resumed(path, fresh)
     for group in groups(experiment, record["factor"]):
         if group.name not in record["groups"]:
             say(f"{name}, {group.name}")
             folder = output / "data"
             data = prepare(experiment.data, group.rows, group.exponent, scale, folder)
-            record["origin"] = data.origin
             bench = Bench(data, profile.costs, scale.settled(group.rows))
             found = _group(group, experiment, bench, folder)
             record["runs"] += [_run(group, cell, facts) for cell, facts in found]
@@ -87,11 +88,11 @@ def measured(
 
 
 def _resumed(path: Path, fresh: Record) -> Record:
-    """Take what was measured before, if it is the same experiment, scale and code."""
+    """Take what was measured before, if it is the same experiment, scale, data and code."""
     if not path.exists():
         return fresh
     before = read_record(path)
-    same = ("experiment", "definition", "scale", "pace", "page_bytes")
+    same = ("experiment", "definition", "scale", "pace", "page_bytes", "origin")
     if any(before.get(what) != fresh[what] for what in same):
         return fresh
     return before if before["machine"]["source"] == fresh["machine"]["source"] else fresh

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from semistream.bench.workload import BATCH_ROWS, Feed, Workload
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError
 from semistream.master import build_master, open_master
-from semistream.reproduce.weather import FOLDER, read_reports, stand_in
+from semistream.reproduce.weather import FOLDER, origin, read_reports, stand_in
 from semistream.workloads import Zipf
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from semistream.reproduce.experiment import Data
     from semistream.reproduce.scale import Scale
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["Prepared", "origin_of", "prepare"]
 
 _PARTSUPP = 800_000  # rows at scale factor 1
 
@@ -44,13 +45,16 @@ class Prepared:
     on: dict[str, str]
     demand: Demand | None
     """None where it is not known; then nothing is predicted."""
-    origin: str = ""
-    """What a figure must say of the data."""
 
     @property
     def schema(self) -> pa.Schema:
         """The stream's columns."""
         return self.batches[0].schema
+
+
+def origin_of(data: Data, folder: Path) -> str:
+    """Give what a figure must say of its data."""
+    return origin(folder / FOLDER) if data.source == "weather" else ""
 
 
 def prepare(data: Data, rows: int, exponent: float, scale: Scale, folder: Path) -> Prepared:
@@ -150,14 +154,21 @@ def _built(path: Path, source: pa.Table | pa.RecordBatchReader, key: str, scale:
 
 def _weather(data: Data, scale: Scale, folder: Path) -> Prepared:
     real = folder / FOLDER
-    make = partial(read_reports, real) if real.exists() else stand_in
+    make, name = stand_in, "stand-in"
+    if real.is_dir():
+        make, name = partial(read_reports, real), f"{FOLDER}-{_digest(real)}"
     found = make(data.rows, scale.feed_rows)
     whole, first, stream = found.tables(data.row_bytes, data.stream_bytes)
-    name = "weather" if real.exists() else "stand-in"
     masters = [
         _built(folder / f"{name}-{data.rows}-{kind}-{scale.page_bytes}", table, "longitude", scale)
         for kind, table in (("all", whole), ("unique", first))
     ]
     batches = tuple(stream.to_batches(BATCH_ROWS))
     on = {"longitude": "longitude"}
-    return Prepared(masters[0], masters[1], batches, on, None, found.origin)
+    return Prepared(masters[0], masters[1], batches, on, None)
+
+
+def _digest(folder: Path) -> str:
+    """Tell files from others: masters that were made of those are not taken for these."""
+    told = sorted((path.name, path.stat().st_size) for path in folder.iterdir())
+    return sha256(repr(told).encode()).hexdigest()[:12]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
     Lines = NDArray[np.bytes_]
 
-__all__ = ["FOLDER", "Weather", "read_reports", "stand_in"]
+__all__ = ["FOLDER", "Weather", "origin", "read_reports", "stand_in"]
 
 FOLDER = "ndp026b"
 """Beside the other data: where the real files are put."""
@@ -45,11 +45,6 @@ class Weather:
     stream: Numbers
     master_lines: Lines | None = None
     stream_lines: Lines | None = None
-
-    @property
-    def origin(self) -> str:
-        """What a figure must say of them."""
-        return "a stand-in for NDP-026B" if self.master_lines is None else "NDP-026B"
 
     def tables(self, row_bytes: int, stream_bytes: int) -> tuple[pa.Table, pa.Table, pa.Table]:
         """Give R, R with one report a longitude, and the stream, in rows of so many bytes."""
@@ -74,6 +69,11 @@ def _table(
     return pa.table({**columns, report: text})
 
 
+def origin(folder: Path) -> str:
+    """Say which reports there are; a figure must."""
+    return "NDP-026B" if folder.is_dir() else "a stand-in for NDP-026B"
+
+
 def stand_in(rows: int, stream_rows: int) -> Weather:
     """Make reports at fixed stations: each has its longitude, and reports 1 to 8 times a day."""
     draw = np.random.default_rng(_SEED)
@@ -85,7 +85,7 @@ def stand_in(rows: int, stream_rows: int) -> Weather:
 
 
 def read_reports(folder: Path, rows: int, stream_rows: int) -> Weather:
-    """Read the real files, plain or ``.gz``: so many reports of the master's months, and so on."""
+    """Read the real files, plain or ``.gz``: so many reports, evenly of all that there are."""
     found: dict[bool, list[Lines]] = {True: [], False: []}
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         lines = _lines(path)
@@ -100,8 +100,12 @@ def read_reports(folder: Path, rows: int, stream_rows: int) -> Weather:
             "the stand-in"
         )
         raise OptionError(msg)
-    master, stream = master[:rows], stream[:stream_rows]
+    master, stream = _evenly(master, rows), _evenly(stream, stream_rows)
     return Weather(_longitudes(master, folder), _longitudes(stream, folder), master, stream)
+
+
+def _evenly(lines: Lines, count: int) -> Lines:
+    return lines[np.linspace(0, len(lines) - 1, min(count, len(lines))).astype(np.int64)]
 
 
 def _lines(path: Path) -> Lines:

@@ -131,7 +131,7 @@ def _wish(pipeline: Pipeline, number: int, again: bool) -> enrichment.Wish:
         transfer=step.transfer,
         localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
         read=step.read,
-        name=f"{step.name}_again" if again else step.name,
+        name=f"{step.name} (again)" if again else step.name,
         tasks=None,
         check=not again,
         on_missing=step.on_missing,

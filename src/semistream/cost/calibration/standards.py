@@ -33,7 +33,7 @@ class Standards:
 
     def turn(self) -> None:
         """Time each way to read once."""
-        for way, _, seconds in time_reads(self._master, _SECONDS, self._draw):
+        for way, seconds in time_reads(self._master, _SECONDS, self._draw):
             self._spent[way].append(seconds)
 
     @property

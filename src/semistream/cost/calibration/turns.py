@@ -42,7 +42,7 @@ class Slice(NamedTuple):
 def watch_in_turn(
     runs: Mapping[str, Run], pace: Pace, beside: Callable[[], None] = lambda: None
 ) -> dict[str, list[Slice]]:
-    """Watch runs that have settled, a slice of each in turn, and something beside in every turn."""
+    """Watch runs that have settled, a slice of each in turn, and something beside in each round."""
     found: dict[str, list[Slice]] = {name: [] for name in runs}
     for turn in range(2 * pace.rounds):
         if turn < pace.rounds:

@@ -17,7 +17,7 @@ __all__ = ["KINDS", "Address", "Secret", "has_password", "is_url"]
 
 KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 """What a URL may begin with → the kind of database."""
-_SECRET = re.compile("passw|passphrase|secret|token", re.IGNORECASE)
+_SECRET = re.compile("passw|passphrase|secret|token|scram_", re.IGNORECASE)
 """Options of a URL whose values are not shown."""
 
 
@@ -33,14 +33,17 @@ def is_url(path: object) -> bool:
 
 
 def has_password(url: str) -> bool:
-    """Whether a database's URL holds a password.
+    """Whether a database's URL holds a password, or another word that is secret.
 
     Examples
     --------
     >>> has_password("mysql://me:sesame@here/shop"), has_password("mysql://me@here/shop")
     (True, False)
+    >>> has_password("postgresql://me@here/shop?sslpassword=mellon")
+    True
     """
-    return Address.parse(url).password is not None
+    address = Address.parse(url)
+    return address.password is not None or bool(address.secrets)
 
 
 class Secret:
@@ -145,6 +148,11 @@ class Address:
             raise OptionError(msg)
         return Secret(environment[self.password_env])
 
+    @property
+    def secrets(self) -> list[Secret]:
+        """Words behind the question mark that are not to be shown."""
+        return [Secret(value) for name, value in self.options if _SECRET.search(name)]
+
     def hidden(self, text: str) -> str:
         """Give a text without the password, and without other words of the URL that are secret.
 
@@ -155,8 +163,7 @@ class Address:
         'sslmode=require sslpassword=***'
         """
         named = os.environ.get(self.password_env or "", "")
-        words = [value for name, value in self.options if _SECRET.search(name)]
-        for secret in (self.password, Secret(named), *map(Secret, words)):
+        for secret in (self.password, Secret(named), *self.secrets):
             text = secret.hidden(text) if secret else text
         return text
 

@@ -63,11 +63,15 @@ SELECT b.attname, t.typname, b.modifier FROM base b JOIN pg_type t ON t.oid = b.
 WHERE t.typtype <> 'd' ORDER BY b.attnum
 """
 _INDEXES = """
-SELECT i.indisunique AND i.indpred IS NULL, array_agg(a.attname ORDER BY k.n)
+SELECT i.indisunique AND i.indpred IS NULL
+         AND bool_and(i.indcollation[k.n - 1] = a.attcollation)
+         AND NOT EXISTS (SELECT FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhparent
+                         WHERE h.inhparent = i.indrelid AND c.relkind <> 'p'),
+       array_agg(a.attname ORDER BY k.n)
 FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS k(number, n), pg_attribute a
 WHERE i.indrelid = %s AND i.indisvalid AND i.indexprs IS NULL AND k.n <= i.indnkeyatts
   AND a.attrelid = i.indrelid AND a.attnum = k.number
-GROUP BY i.indexrelid, i.indisunique, i.indpred
+GROUP BY i.indexrelid, i.indrelid, i.indisunique, i.indpred
 """
 _HISTOGRAM = (
     "SELECT s.histogram_bounds::text::",
@@ -175,7 +179,8 @@ class PostgreSQL(Dialect):
         """
         if not table.unique:
             return super()._met(table, condition)
-        found = f"SELECT t.* FROM {self._name(table)} AS t WHERE {condition} OFFSET 0"  # noqa: S608
+        columns = ", ".join(self._column(column.name) for column in table.columns)
+        found = f"SELECT {columns} FROM {self._name(table)} AS t WHERE {condition} OFFSET 0"  # noqa: S608
         return f"CROSS JOIN LATERAL ({found}) AS t"
 
     def _same_key(self, column: Column, number: int) -> str:

@@ -45,7 +45,7 @@ def enriched(df: DataFrame, at: LiveSetting) -> DataFrame:
     return enrich(df, master, on=KEY, how="left", memory=at.memory, name="live")
 
 
-def by_key_list(batch: DataFrame, at: LiveSetting) -> DataFrame:
+def by_one_list(batch: DataFrame, at: LiveSetting) -> DataFrame:
     """Join a batch as it is mostly written: collect its keys, read their rows, join."""
     keys = _keys(batch) or ["-1"]
     found = _read(batch, at, [f"{KEY} IN ({','.join(keys)})"])
@@ -136,7 +136,7 @@ class LiveSystem:
 
 LIVE = {
     ENRICH: LiveSystem(enriched, _as_stream(enriched)),
-    PLAIN: LiveSystem(by_key_list, _in_batches(by_key_list)),
+    PLAIN: LiveSystem(by_one_list, _in_batches(by_one_list)),
     JDBC: LiveSystem(by_key_lists, _in_batches(by_key_lists)),
     ROWS: LiveSystem(row_by_row, _as_stream(row_by_row)),
 }
