@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from semistream.reproduce.intervals import Interval, interval
+from semistream.reproduce.intervals import Interval, interval, ratio_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,12 +75,8 @@ def _place(points: Sequence[Point], at: float | str, key: Callable[[Point], floa
 
 
 def _paired(of: Mapping[str, Any], to: Mapping[str, Any]) -> Interval | None:
-    """Give the interval of the ratio, round by round: both sides were measured side by side.
-
-    There is none where a slice was too short for a single row.
-    """
-    pairs = list(zip(of.get("samples", ()), to.get("samples", ()), strict=False))
-    return interval([a / b for a, b in pairs]) if all(b for _, b in pairs) else None
+    """Give the interval of the ratio: both sides were measured side by side."""
+    return ratio_interval(list(zip(of.get("samples", ()), to.get("samples", ()), strict=False)))
 
 
 def _ratio(points: Iterable[Point], rule: Rule) -> Found | None:
