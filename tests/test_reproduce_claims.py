@@ -129,9 +129,9 @@ def test_an_absolute_number_is_not_judged_on_smaller_data():
 
 def test_points_where_adaptive_is_not_among_the_best_are_found():
     record = record_of("moij/figure-7a")
-    assert not list(lost({"moij/figure-7a": record}))
+    assert not list(lost({"moij/figure-7a": record}, EXPERIMENTS))
     record["points"][2]["runs"]["moij"]["value"] = 2.0
-    (found,) = lost({"moij/figure-7a": record})
+    (found,) = lost({"moij/figure-7a": record}, EXPERIMENTS)
     assert (found.where, found.rival, found.share) == ("5 %", "moij", 0.5)
 
 
@@ -177,3 +177,12 @@ def test_intervals_shrink_with_samples():
     assert few is not None
     assert many is not None
     assert many.high - many.low < few.high - few.low
+
+
+def test_a_line_with_less_to_do_is_no_rival_of_adaptive():
+    record = record_of("moij/figure-7e")
+    record["points"][0]["runs"]["cachejoin"]["value"] = 100.0  # one report a longitude
+    assert not list(lost({"moij/figure-7e": record}, EXPERIMENTS))
+    record["points"][0]["runs"]["moij"]["value"] = 2.0
+    (found,) = lost({"moij/figure-7e": record}, EXPERIMENTS)
+    assert (found.rival, found.share) == ("moij", 0.5)

@@ -99,7 +99,10 @@ def _row(verdict: Verdict) -> tuple[str, ...]:
 
 
 def _adaptive(found: Findings) -> Sheet:
-    rows = tuple((x.figure, x.where, x.rival, f"{x.share:.2f}") for x in lost(found.records))
+    rows = tuple(
+        (x.figure, x.where, x.rival, f"{x.share:.2f}")
+        for x in lost(found.records, found.experiments)
+    )
     note = "" if rows else "at no point is it below 0.97 of the best other one"
     heads = ("figure", "where", "best other", "adaptive to it")
     return Sheet("Points at which adaptive is below 0.97 of the best", heads, rows, note)

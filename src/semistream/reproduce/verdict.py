@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from semistream.reproduce.claims import Claim
+    from semistream.reproduce.experiment import Experiment
 
     Record = Mapping[str, Any]
 
@@ -120,13 +121,18 @@ class Lost:
     share: float
 
 
-def lost(records: Mapping[str, Record]) -> Iterator[Lost]:
-    """Give every point of a rate at which ``adaptive`` is not among the best."""
+def lost(records: Mapping[str, Record], experiments: Mapping[str, Experiment]) -> Iterator[Lost]:
+    """Give every point of a rate at which ``adaptive`` is not among the best.
+
+    A line that joins with R without its duplicates is no rival: it has less to do.
+    """
     for name, record in records.items():
         if record["measures"] not in {"rate", "validation", "curve", "nodes"}:
             continue
         for point in record["points"]:
-            rates = {k: run["value"] for k, run in point["runs"].items() if "value" in run}
+            less = {k for k, series in experiments[name].series.items() if series.unique}
+            runs = {k: run for k, run in point["runs"].items() if "value" in run and k not in less}
+            rates = {k: run["value"] for k, run in runs.items()}
             mine = rates.pop("adaptive", None)
             if mine is None or not rates:
                 continue
