@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["caption", "draw"]
 
 _MARKS = "osD^vP*X"
+_MOST_WITHIN = 8  # lines whose legend has room within the axes
 _X = {
     "rows": ("rows of R, million", 1e6),
     "memory": ("memory, MB", 2**20),
@@ -86,8 +87,10 @@ def _measured(panel: Any, experiment: Experiment, record: Record) -> None:  # no
     size = f", {record['factor']:.3g} of the paper's size" if record["factor"] < 1 else ""
     _axes(panel, experiment, name, f"measured here{size}")
     panel.set_ylim(0, None)
-    if panel.get_legend_handles_labels()[1]:
-        panel.legend(fontsize="x-small")
+    lines = len(panel.get_legend_handles_labels()[1])
+    if lines:
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1)} if lines > _MOST_WITHIN else {}
+        panel.legend(fontsize="x-small", **beside)
 
 
 def _color(label: str, number: int) -> str:
