@@ -16,7 +16,8 @@ __all__ = ["Cell", "Group", "groups"]
 
 _BESIDE = ("adaptive",)
 _DEFAULT_BUFFER = 0.93 * 2**20  # the MESHJOIN paper's
-_TOGETHER = frozenset({"curve", "reads"})
+_TOGETHER = frozenset({"curve", "reads", "tasks"})
+"""Kinds whose claims compare the points of a line: these are measured in turn, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ class Group:
 
 
 def groups(experiment: Experiment, factor: float) -> Iterator[Group]:
-    """Give the groups of an experiment: a point each, or a line each where it is a curve.
+    """Give the groups of an experiment: a point each, or a line each where its points are compared.
 
     Examples
     --------
@@ -69,7 +70,8 @@ def groups(experiment: Experiment, factor: float) -> Iterator[Group]:
     for line in lines:
         found = [_cells(experiment, factor, x, line) for x in experiment.values]
         if experiment.kind in _TOGETHER:
-            yield Group(_named(experiment, line), _curve(found))
+            once = () if experiment.kind == "tasks" else _BESIDE
+            yield Group(_named(experiment, line), _curve(found, once))
         else:
             for x, cells in zip(experiment.values, found, strict=True):
                 yield Group(shown(experiment.vary, x), tuple(cells))
@@ -79,10 +81,10 @@ def _named(experiment: Experiment, line: float | None) -> str:
     return shown(experiment.lines.vary, line) if experiment.lines and line else "all"
 
 
-def _curve(found: list[list[Cell]]) -> tuple[Cell, ...]:
+def _curve(found: list[list[Cell]], once: tuple[str, ...]) -> tuple[Cell, ...]:
     """Leave out repetitions of what has no such part of memory: it is run once."""
-    beside = [cell for cell in found[0] if cell.series.algorithm in _BESIDE]
-    swept = [cell for cells in found for cell in cells if cell.series.algorithm not in _BESIDE]
+    beside = [cell for cell in found[0] if cell.series.algorithm in once]
+    swept = [cell for cells in found for cell in cells if cell.series.algorithm not in once]
     return (*swept, *beside)
 
 

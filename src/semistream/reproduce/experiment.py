@@ -68,6 +68,8 @@ class Series:
     options: Mapping[str, Scalar] = field(default_factory=dict)
     unique: bool = False
     """Whether it joins with R without duplicates, as the papers' CACHEJOIN does."""
+    processes: int = 1
+    """How many share R, the stream and the memory."""
 
 
 @dataclass(frozen=True)
@@ -161,14 +163,14 @@ def read_series(node: Node) -> dict[str, Series]:
 
 def _one(node: Node) -> Series:
     given = legal.mapping(legal.scalar)(node)
+    assert isinstance(node.value, dict)  # noqa: S101 - for the type checker
     if "algorithm" not in given:
         raise node.mistake("has no algorithm; give it as {algorithm: meshjoin}")
     name = str(given.pop("algorithm"))
     known = algorithms()
     if name not in known:
-        assert isinstance(node.value, dict)  # noqa: S101 - for the type checker
         place = node.value["algorithm"]
         raise Mistakes.at(place.mark, unknown(place.where, name, known))
-    return Series(
-        name, {k: v for k, v in given.items() if k != "unique"}, bool(given.get("unique"))
-    )
+    unique = legal.flag(node.value["unique"]) if given.pop("unique", None) is not None else False
+    processes = legal.count()(node.value["processes"]) if given.pop("processes", None) else 1
+    return Series(name, given, unique, processes)

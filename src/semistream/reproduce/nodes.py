@@ -1,10 +1,12 @@
-"""PCSRJ on two processes: each has half of R, of the stream and of the memory."""
+"""Algorithms on two processes: each has half of R, of the stream and of the memory, as in PCSRJ."""
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +21,7 @@ from semistream.metrics import Metrics
 from semistream.reproduce.measure import facts_of, started, watched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection
     from pathlib import Path
 
@@ -36,11 +38,10 @@ _STRIDE = 2  # of the keys: every second number is one
 
 @dataclass(frozen=True)
 class Node:
-    """What one process is told."""
+    """What one process has: a part of R, and of the stream."""
 
     number: int
     master: Path
-    memory: int
     rows: int
     exponent: float
     feed_rows: int
@@ -50,6 +51,14 @@ class Node:
         stream = Workload("1:1", self.rows).stream(self.exponent)
         batches = Feed.of(stream, self.feed_rows).batches
         return tuple(batch.filter(_mine(batch["key"], self.number)) for batch in batches)
+
+
+class _Did(NamedTuple):
+    """What a join of a process has done so far."""
+
+    metrics: Metrics
+    window_rows: int
+    spent: float
 
 
 def _mine(keys: pa.Array, number: int) -> pa.Array:
@@ -72,62 +81,105 @@ def _halves(rows: int, folder: Path, page_bytes: str) -> list[Path]:
     return found
 
 
-def _serve(connection: Connection, node: Node) -> None:
-    """Run one node's CACHEJOIN for as long as it is told to."""
+class _Part:
+    """A node's joins, one for each algorithm, within its process."""
+
+    def __init__(self, node: Node) -> None:
+        self._batches = node.feed()
+        self._master = open_master(node.master, "direct")
+        self._runs: dict[str, Run] = {}
+
+    def begin(self, name: str, memory: int) -> str | None:
+        """Start a join; give why not, if it is refused."""
+        schema = self._batches[0].schema
+        try:
+            join = Join(self._master, schema, on="key", memory=memory, algorithm=name)
+        except BudgetError as error:
+            return str(error)
+        self._runs[name] = Run(join, itertools.cycle(self._batches))
+        return None
+
+    def warm(self, name: str, seconds: float) -> _Did:
+        """Let a join settle."""
+        self._runs[name].warm_up(seconds)
+        return self._did(name, 0.0)
+
+    def watch(self, name: str, seconds: float) -> _Did:
+        """Let a join go on."""
+        return self._did(name, self._runs[name].watch(seconds))
+
+    def _did(self, name: str, spent: float) -> _Did:
+        return _Did(self._runs[name].join.metrics, self._runs[name].window_rows, spent)
+
+    def close(self) -> None:
+        """End all joins."""
+        for run in self._runs.values():
+            run.join.close()
+
+
+def _serve(connection: Connection) -> None:
+    """Be a node, and another one when told so: a name of `_Part`'s, and what it is given."""
     one_thread()
-    batches = node.feed()
-    master = open_master(node.master, "direct")
-
-    def forever() -> Iterator[pa.RecordBatch]:
-        while True:
-            yield from batches
-
-    try:
-        join = Join(master, batches[0].schema, on="key", memory=node.memory, algorithm="cachejoin")
-    except BudgetError as error:
-        connection.send(str(error))
-        return
-    with join:
-        run = Run(join, forever())
-        connection.send(None)
-        while (asked := connection.recv()) is not None:
-            what, seconds = asked
-            spent = 0.0
-            if what == "warm":
-                run.warm_up(seconds)
-            else:
-                spent = run.watch(seconds)
-            connection.send((join.metrics, run.window_rows, spent))
+    part: _Part | None = None
+    while (asked := connection.recv()) is not None:
+        what, *given = asked
+        if what == "be":
+            if part is not None:
+                part.close()
+            part = _Part(*given)
+            connection.send(None)
+        else:
+            connection.send(getattr(part, what)(*given))
 
 
-class Processes(Run):
-    """The nodes as one run: what they do at the same time is added up."""
+class Processes:
+    """A process for each node; all do what they are asked at the same time."""
 
-    def __init__(self, nodes: list[Node]) -> None:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._ends: list[Connection] = []
-        self._processes = []
-        self._metrics, self._rows = Metrics(), 1
-        for node in nodes:
+        for _ in range(NODES):
             mine, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, node), daemon=True)
-            process.start()
+            context.Process(target=_serve, args=(theirs,), daemon=True).start()
             theirs.close()
             self._ends.append(mine)
-            self._processes.append(process)
+
+    def become(self, nodes: Sequence[Node]) -> None:
+        """Have each process be a node, and forget the one it was."""
+        self._all([("be", node) for node in nodes])
+
+    def ask(self, what: str, *given: object) -> list[Any]:
+        """Give what each node answers."""
+        return self._all([(what, *given)] * len(self._ends))
+
+    def _all(self, messages: Sequence[tuple[Any, ...]]) -> list[Any]:
+        for end, message in zip(self._ends, messages, strict=True):
+            end.send(message)
+        return [end.recv() for end in self._ends]
+
+
+@cache
+def processes() -> Processes:
+    """Give the processes, which are started once and end with this one."""
+    return Processes()
+
+
+class _Shared(Run):
+    """An algorithm on all nodes as one run: what they do at the same time is added up."""
+
+    def __init__(self, nodes: Processes, algorithm: str, memory: int) -> None:
+        self._nodes, self._algorithm = nodes, algorithm
+        self._metrics, self._rows = Metrics(), 1
         self.join = cast("Join", self)
-        refused = [answer for answer in (end.recv() for end in self._ends) if answer]
+        refused = [answer for answer in nodes.ask("begin", algorithm, memory) if answer]
         if refused:
-            self.close()
             raise BudgetError(refused[0])
 
     def _ask(self, what: str, seconds: float) -> float:
-        for end in self._ends:
-            end.send((what, seconds))
-        answers = [end.recv() for end in self._ends]
-        self._metrics = Metrics.total(metrics for metrics, _, _ in answers)
-        self._rows = sum(rows for _, rows, _ in answers)
-        return float(max(spent for _, _, spent in answers))
+        answers = self._nodes.ask(what, self._algorithm, seconds)
+        self._metrics = Metrics.total(did.metrics for did in answers)
+        self._rows = sum(did.window_rows for did in answers)
+        return float(max(did.spent for did in answers))
 
     def warm_up(self, seconds: float) -> None:
         """Let all nodes settle, at the same time."""
@@ -148,24 +200,17 @@ class Processes(Run):
         return self._rows
 
     def close(self) -> None:
-        """End the processes."""
-        for end, process in zip(self._ends, self._processes, strict=True):
-            if process.is_alive():
-                end.send(None)
-            process.join()
-            end.close()
+        """Do nothing: a process ends its joins when it becomes another node."""
 
 
 def side_by_side(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cell, Facts]]:
-    """Measure rates in turn, PCSRJ on processes of its own."""
+    """Measure rates in turn, of one process and of two."""
     runs: dict[str, Run] = {}
     cells = {cell.label: cell for cell in group.cells}
+    processes().become(_nodes(group, bench, folder))
     for label, cell in cells.items():
         try:
-            if cell.series.algorithm == "pcsrj":
-                runs[label] = Processes(_nodes(cell, bench, folder))
-            else:
-                runs[label] = started(cell, bench)
+            runs[label] = _begun(cell, bench)
         except BudgetError as error:
             yield cell, {"refused": str(error).split(";")[0]}
     for label, seen in watched(runs, bench.scale).items():
@@ -173,11 +218,15 @@ def side_by_side(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cel
         yield cells[label], facts_of(seen) | {"memory": cells[label].memory}
 
 
-def _nodes(cell: Cell, bench: Bench, folder: Path) -> list[Node]:
-    paths = _halves(cell.rows, folder, bench.scale.page_bytes)
-    rows = max(bench.scale.feed_rows, cell.rows)
-    each = cell.memory // NODES
+def _begun(cell: Cell, bench: Bench) -> Run:
+    if cell.series.processes == 1:
+        return started(cell, bench)
+    return _Shared(processes(), cell.series.algorithm, cell.memory // NODES)
+
+
+def _nodes(group: Group, bench: Bench, folder: Path) -> list[Node]:
+    paths = _halves(group.rows, folder, bench.scale.page_bytes)
+    rows = max(bench.scale.feed_rows, group.rows)
     return [
-        Node(number, path, each, cell.rows, cell.exponent, rows)
-        for number, path in enumerate(paths)
+        Node(number, path, group.rows, group.exponent, rows) for number, path in enumerate(paths)
     ]

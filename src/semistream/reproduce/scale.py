@@ -31,6 +31,8 @@ class Scale:
     """Whether more than 8M rows are as many as in the papers, not a tenth of them."""
     feed_rows: int = 4_000_000
     """Of the stream that is given again and again, at least."""
+    spark_rows: int = 4_000_000
+    """Of the stream that is given to Spark, once a round."""
     candidates: int = 7
     """Values of a part of memory that are tried where its optimum is looked for."""
 
@@ -67,7 +69,15 @@ class Scale:
 SCALES = {
     scale.name: scale
     for scale in (
-        Scale("quick", Pace(0.02, 3, 0.1), "16KB", 400_000, feed_rows=200_000, candidates=4),
+        Scale(
+            "quick",
+            Pace(0.02, 3, 0.1),
+            "16KB",
+            400_000,
+            feed_rows=200_000,
+            spark_rows=50_000,
+            candidates=4,
+        ),
         Scale("default", Pace(0.15, 12, 2.0)),
         Scale("full", Pace(0.15, 12, 2.0), full=True),
     )

@@ -27,24 +27,26 @@ __all__ = ["on_spark"]
 
 _CONFIG = {"spark.ui.enabled": "false", "spark.driver.memory": "2g"}
 _NAME = "tasks"
-_MOST_ROUNDS = 6  # of whole streams, after one that warms up
 
 
 def on_spark(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cell, Facts]]:
-    """Join the stream in so many tasks at once, each algorithm in turn, the first time untimed."""
-    tasks, stream = int(group.cells[0].x), _stream(group, bench, folder)
-    rows = sum(batch.num_rows for batch in bench.data.batches)
+    """Join the stream in so many tasks at once, each cell in turn, the first time untimed."""
+    stream = _stream(group, bench, folder)
+    rows = pq.read_metadata(stream).num_rows
     spent: dict[Cell, list[float]] = {cell: [] for cell in group.cells}
-    rounds = 1 + min(_MOST_ROUNDS, bench.scale.pace.rounds)
-    with Engines({_NAME: f"local[{tasks}]"}, _CONFIG) as engines:
-        for _ in range(rounds):
-            for cell in group.cells:
-                how = {"memory": cell.memory, "algorithm": cell.series.algorithm, "tasks": tasks}
-                asked = str(stream), str(bench.data.master.path), how
-                spent[cell].append(engines.call(_NAME, _seconds, *asked))
+    most = max(int(cell.x) for cell in group.cells)
+    with Engines({_NAME: f"local[{most}]"}, _CONFIG) as engines:
+        for _ in range(1 + bench.scale.pace.rounds // 2):
+            for cell, seconds in spent.items():
+                asked = str(stream), str(bench.data.master.path), int(cell.x), _how(cell)
+                seconds.append(engines.call(_NAME, _seconds, *asked))
     for cell, seconds in spent.items():
         samples = [rounded(rows / each) for each in seconds[1:]]
         yield cell, {"value": middle(samples), "samples": samples, "memory": cell.memory}
+
+
+def _how(cell: Cell) -> dict[str, Any]:
+    return {"memory": cell.memory, "algorithm": cell.series.algorithm, "tasks": int(cell.x)}
 
 
 def _stream(group: Group, bench: Bench, folder: Path) -> Path:
@@ -52,14 +54,15 @@ def _stream(group: Group, bench: Bench, folder: Path) -> Path:
     path = folder / f"stream-{group.rows}-{group.exponent:g}.parquet"
     if not path.exists():
         draft = path.with_suffix(".draft")
-        pq.write_table(pa.Table.from_batches(bench.data.batches), draft)
+        rows = pa.Table.from_batches(bench.data.batches)
+        pq.write_table(rows.slice(0, bench.scale.spark_rows), draft)
         draft.rename(path)
     return path
 
 
-def _seconds(stream: str, master: str, how: dict[str, Any]) -> float:
+def _seconds(stream: str, master: str, tasks: int, how: dict[str, Any]) -> float:
     """Join the stream to its end, where there is a session; give the seconds."""
-    rows = session().read.parquet(stream)
+    rows = session().read.parquet(stream).coalesce(tasks)
     joined = enrich(rows, master, on="key", read="direct", partition="key", name="pcsrj", **how)
     start = time.perf_counter()
     joined.write.format("noop").mode("overwrite").save()

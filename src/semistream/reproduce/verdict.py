@@ -134,6 +134,7 @@ def lost(records: Mapping[str, Record], experiments: Mapping[str, Experiment]) -
             runs = {k: run for k, run in point["runs"].items() if "value" in run and k not in less}
             rates = {k: run["value"] for k, run in runs.items()}
             mine = rates.pop("adaptive", None)
+            rates = {k: rate for k, rate in rates.items() if not k.startswith("adaptive")}
             if mine is None or not rates:
                 continue
             rival = max(rates, key=lambda line: rates[line])
