@@ -167,12 +167,14 @@ def test_pcsrj_runs_on_two_processes(tmp_path):
     runs = {one["label"]: one for one in record["runs"]}
     assert runs["pcsrj"]["value"] > 0
     assert len(runs["pcsrj"]["samples"]) == len(runs["cachejoin"]["samples"]) >= 2
+    assert runs["adaptive"]["value"] > 0 < runs["adaptive on one"]["value"]
 
 
 @pytest.mark.parts
 def test_pcsrj_runs_on_spark(tmp_path):
     name = "pcsrj/figure-spark"
-    experiment = replace(ALL[name], values=(2.0,))
+    experiment = replace(ALL[name], values=(1.0, 2.0))
     (record,) = measured(name, experiment, TINY, tmp_path, PROFILE, lambda _: None)
-    assert {one["label"] for one in record["runs"]} == {"pcsrj", "adaptive"}
+    wanted = {(label, tasks) for label in ("pcsrj", "adaptive") for tasks in (1.0, 2.0)}
+    assert {(one["label"], one["x"]) for one in record["runs"]} == wanted
     assert all(one["value"] > 0 and len(one["samples"]) == 2 for one in record["runs"])

@@ -118,6 +118,7 @@ class Cache:
         self._heads = np.full(1, -1, dtype=np.int32)
         self._chain = np.empty(0, dtype=np.int32)
         self._staged: list[_Staged] = []
+        self._staged_held = 0
         self.staged_bytes = 0.0
         self._rows_bytes = 0
 
@@ -128,9 +129,8 @@ class Cache:
     def nbytes(self) -> int:
         """Bytes held now."""
         arrays = (self.hits, self.born, self._heads, self._chain)
-        staged = sum(int(b.get_total_buffer_size()) + f.nbytes for b, f, _ in self._staged)
         columns = sum(column.nbytes for column in self._columns)
-        return sum(a.nbytes for a in arrays) + columns + staged
+        return sum(a.nbytes for a in arrays) + columns + self._staged_held
 
     @property
     def claimed(self) -> float:
@@ -162,6 +162,7 @@ class Cache:
     def stage(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64], born: int) -> None:
         """Note rows, whole join values, for the next epoch, with how often each was asked for."""
         self._staged.append((rows, hits, born))
+        self._staged_held += int(rows.get_total_buffer_size()) + hits.nbytes
         self.staged_bytes += self.price(rows)
 
     def price(self, rows: pa.RecordBatch) -> float:
@@ -171,7 +172,7 @@ class Cache:
 
     def epoch(self, keep: Callable[[Cache], npt.NDArray[np.bool_]] | None = None) -> None:
         """Take the staged rows in, then keep the rows for which ``keep`` holds."""
-        staged, self._staged, self.staged_bytes = self._staged, [], 0.0
+        staged, self._staged, self._staged_held, self.staged_bytes = self._staged, [], 0, 0.0
         if staged:
             self._append(*_new_values(self.codes, staged))
         if keep is not None:

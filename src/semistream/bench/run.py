@@ -17,6 +17,7 @@ __all__ = ["Run", "rounded"]
 _LONGEST_FILL = 10.0  # seconds in which any window is full
 _SETTLED = 250_000  # rows: at 1 % of R, caches change for that long after they are full
 _GROWTH = 1.02  # a cache that grew less than this in a turn is as good as full
+_LONGER = 4  # times as long as windows are given caches to settle
 
 
 def rounded(value: float) -> int:
@@ -73,9 +74,9 @@ class Run:
     def warm_up(self, seconds: float) -> None:
         """Fill the window, then let caches settle.
 
-        The window is turned over; where a cache answers, `_SETTLED` rows are answered, and it goes
-        on for as long as caches still grow; all this for at most so many seconds. Filling is always
-        done.
+        The window is turned over, in at most so many seconds; where a cache answers, `_SETTLED`
+        rows are answered, and it goes on for as long as caches still grow, for at most four times
+        as long. Filling is always done.
         """
         spent = 0.0
         while not self._is_full() and spent < _LONGEST_FILL:
@@ -83,12 +84,12 @@ class Run:
         end, spent = self.join.metrics.answered + _SETTLED, self._turn_over(seconds)
         if not self.join.metrics.cache_hits:
             return  # nothing has to settle
-        grown = 0
-        while spent < seconds and (
+        grown, most = 0, _LONGER * seconds
+        while spent < most and (
             self.join.metrics.answered < end or self.most_used > _GROWTH * grown
         ):
             grown = self.most_used
-            spent += self._turn_over(seconds - spent)
+            spent += self._turn_over(most - spent)
 
     def _is_full(self) -> bool:
         """Tell whether the window was full: pages are read then, unless rows never wait."""

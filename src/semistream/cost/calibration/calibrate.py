@@ -66,7 +66,7 @@ QUICK = Effort(
         Trial(0.12, 1.0, "mapped"),
         Trial(0.06, 1.0, "direct"),
     ),
-    pace=Pace(seconds=0.02, rounds=4, warm=0.15),
+    pace=Pace(seconds=0.02, rounds=4, warm=0.05),
     read_seconds=0.5,
     repeats=5,
     largest=1 << 26,
