@@ -186,3 +186,12 @@ def test_a_line_with_less_to_do_is_no_rival_of_adaptive():
     record["points"][0]["runs"]["moij"]["value"] = 2.0
     (found,) = lost({"moij/figure-7e": record}, EXPERIMENTS)
     assert (found.rival, found.share) == ("moij", 0.5)
+
+
+def test_adaptive_is_no_rival_of_itself():
+    record = record_of("pcsrj/figure-3a")
+    record["points"][0]["runs"]["adaptive on one"]["value"] = 100.0
+    assert not list(lost({"pcsrj/figure-3a": record}, EXPERIMENTS))
+    record["points"][0]["runs"]["pcsrj"]["value"] = 2.0
+    (found,) = lost({"pcsrj/figure-3a": record}, EXPERIMENTS)
+    assert (found.rival, found.share, found.same) == ("pcsrj", 0.5, False)

@@ -100,11 +100,11 @@ def _row(verdict: Verdict) -> tuple[str, ...]:
 
 def _adaptive(found: Findings) -> Sheet:
     rows = tuple(
-        (x.figure, x.where, x.rival, f"{x.share:.2f}")
+        (x.figure, x.where, x.rival, f"{x.share:.2f} ({x.sure})", "yes" if x.same else "")
         for x in lost(found.records, found.experiments)
     )
     note = "" if rows else "at no point is it below 0.97 of the best other one"
-    heads = ("figure", "where", "best other", "adaptive to it")
+    heads = ("figure", "where", "best other", "adaptive to it", "both hold all of R")
     return Sheet("Points at which adaptive is below 0.97 of the best", heads, rows, note)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Point = Mapping[str, Any]
 
-__all__ = ["RULES", "Found", "Rule"]
+__all__ = ["RULES", "Found", "Rule", "paired"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _place(points: Sequence[Point], at: float | str, key: Callable[[Point], floa
     return next((point for point in points if math.isclose(point["x"], at, rel_tol=1e-6)), None)
 
 
-def _paired(of: Mapping[str, Any], to: Mapping[str, Any]) -> Interval | None:
+def paired(of: Mapping[str, Any], to: Mapping[str, Any]) -> Interval | None:
     """Give the interval of the ratio: both sides were measured side by side."""
     return ratio_interval(list(zip(of.get("samples", ()), to.get("samples", ()), strict=False)))
 
@@ -89,7 +89,7 @@ def _ratio(points: Iterable[Point], rule: Rule) -> Found | None:
     if point is None:
         return None
     runs = {line: point["runs"][line] for line in (of, rule.to)}
-    return Found(key(point), point["x"], _paired(runs[of], runs[rule.to]), runs)
+    return Found(key(point), point["x"], paired(runs[of], runs[rule.to]), runs)
 
 
 def _change(points: Iterable[Point], rule: Rule) -> Found | None:
@@ -114,7 +114,7 @@ def _lead(points: Iterable[Point], rule: Rule) -> Found | None:
     if point is None:
         return None
     runs = {line: point["runs"][line] for line in (of, rival(point))}
-    return Found(key(point), point["x"], _paired(*runs.values()), runs)
+    return Found(key(point), point["x"], paired(*runs.values()), runs)
 
 
 def _saved(points: Iterable[Point], rule: Rule) -> Found | None:
@@ -142,7 +142,7 @@ def _growth(points: Iterable[Point], rule: Rule) -> Found | None:
     if len(found) < 2:
         return None
     first, last = (p["runs"][of] for p in (found[0], found[-1]))
-    return Found(last["value"] / first["value"], found[-1]["x"], _paired(last, first), {of: last})
+    return Found(last["value"] / first["value"], found[-1]["x"], paired(last, first), {of: last})
 
 
 def _share(points: Iterable[Point], rule: Rule) -> Found | None:
@@ -152,7 +152,7 @@ def _share(points: Iterable[Point], rule: Rule) -> Found | None:
         return None
     best = max((p["runs"][of] for p in found), key=lambda run: run["value"])
     run = point["runs"][of]
-    return Found(run["value"] / best["value"], point["x"], _paired(run, best), {of: run})
+    return Found(run["value"] / best["value"], point["x"], paired(run, best), {of: run})
 
 
 def _choice(points: Iterable[Point], rule: Rule) -> Found | None:
@@ -164,7 +164,7 @@ def _choice(points: Iterable[Point], rule: Rule) -> Found | None:
     chosen = max(found, key=lambda p: p["runs"][of]["predicted"])
     best = max((p["runs"][of] for p in found), key=lambda run: run["value"])
     run = chosen["runs"][of]
-    return Found(run["value"] / best["value"], chosen["x"], _paired(run, best), {of: run})
+    return Found(run["value"] / best["value"], chosen["x"], paired(run, best), {of: run})
 
 
 def _deviation(points: Iterable[Point], rule: Rule) -> Found | None:

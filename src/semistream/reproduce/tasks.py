@@ -36,7 +36,7 @@ def on_spark(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cell, F
     spent: dict[Cell, list[float]] = {cell: [] for cell in group.cells}
     most = max(int(cell.x) for cell in group.cells)
     with Engines({_NAME: f"local[{most}]"}, _CONFIG) as engines:
-        for _ in range(1 + max(2, bench.scale.pace.rounds // 2)):
+        for _ in range(1 + max(2, bench.scale.pace.rounds // 4)):
             for cell, seconds in spent.items():
                 asked = str(stream), str(bench.data.master.path), int(cell.x), _how(cell)
                 seconds.append(engines.call(_NAME, _seconds, *asked))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.summary import LOST
-from semistream.reproduce.rules import RULES, Found
+from semistream.reproduce.rules import RULES, Found, paired
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
     from semistream.reproduce.claims import Claim
     from semistream.reproduce.experiment import Experiment
+    from semistream.reproduce.intervals import Interval
 
     Record = Mapping[str, Any]
 
 __all__ = ["HOLDS", "NOT", "UNKNOWN", "WEAKER", "Lost", "Verdict", "judge", "lost", "shown"]
 
 HOLDS, WEAKER, NOT, UNKNOWN = "holds", "holds weaker", "does not hold", "not measured"
+_OWN = "adaptive"
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,9 @@ class Lost:
     where: str
     rival: str
     share: float
+    sure: Interval | None
+    same: bool
+    """Whether both hold all of R, so that they are the same code."""
 
 
 def lost(records: Mapping[str, Record], experiments: Mapping[str, Experiment]) -> Iterator[Lost]:
@@ -129,15 +134,16 @@ def lost(records: Mapping[str, Record], experiments: Mapping[str, Experiment]) -
     for name, record in records.items():
         if record["measures"] not in {"rate", "validation", "curve", "nodes"}:
             continue
+        none = {k for k, s in experiments[name].series.items() if s.unique or s.algorithm == _OWN}
         for point in record["points"]:
-            less = {k for k, series in experiments[name].series.items() if series.unique}
-            runs = {k: run for k, run in point["runs"].items() if "value" in run and k not in less}
-            rates = {k: run["value"] for k, run in runs.items()}
-            mine = rates.pop("adaptive", None)
-            rates = {k: rate for k, rate in rates.items() if not k.startswith("adaptive")}
-            if mine is None or not rates:
+            runs = {k: run for k, run in point["runs"].items() if "value" in run}
+            rivals = {k: run["value"] for k, run in runs.items() if k not in none}
+            if _OWN not in runs or not rivals:
                 continue
-            rival = max(rates, key=lambda line: rates[line])
-            if mine < LOST * rates[rival]:
+            rival = max(rivals, key=lambda line: rivals[line])
+            share = runs[_OWN]["value"] / rivals[rival]
+            if share < LOST:
+                both = runs[_OWN], runs[rival]
+                same = all(run.get("resident") for run in both)
                 where = shown(record["vary"], point["x"])
-                yield Lost(name, where, rival, mine / rates[rival])
+                yield Lost(name, where, rival, share, paired(*both), same)
