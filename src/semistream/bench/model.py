@@ -34,6 +34,7 @@ __all__ = ["ModelGrid", "measure_model", "predicted_again"]
 
 _PACE = Pace(seconds=0.15, rounds=12, warm=1.5)
 _SETTLING = 1.6e6  # rows of R whose caches settle in a second
+_FEED = 8_000_000  # stream rows at least: a cache soon knows a stream that comes again
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def measure_model(
         workload = Workload("1:1", rows)
         master = open_master(workload.prepare(folder, grid.page_bytes), grid.read)
         for exponent in grid.exponents:
-            feed = Feed.of(workload.stream(exponent), max(4_000_000, rows))
+            feed = Feed.of(workload.stream(exponent), max(_FEED, 2 * rows))
             for share in grid.shares:
                 say(f"R = {rows:,}, {share:.0%}, Zipf {exponent:g}")
                 found = _cell(grid, master, feed, (int(share * workload.bytes), exponent), profile)

@@ -18,6 +18,8 @@ _LONGEST_FILL = 10.0  # seconds in which any window is full
 _SETTLED = 250_000  # rows: at 1 % of R, caches change for that long after they are full
 _GROWTH = 1.02  # a cache that grew less than this in a turn is as good as full
 _LONGER = 4  # times as long as windows are given caches to settle
+_LONGEST_TURN = 6.0  # seconds after which a slice ends, wherever the join is
+_STILL = 7  # times its seconds after which a slice ends in which no page was read
 
 
 def rounded(value: float) -> int:
@@ -42,6 +44,8 @@ class Run:
         self.join = join
         self.most_used = 0
         self._spent = self._worked = 0.0
+        self._taken = self._read = 0
+        self._turned = False
         self._batches = batches
         self._results: Iterator[pa.RecordBatch] | None = None
 
@@ -59,7 +63,16 @@ class Run:
         if out is None:
             self._results = None
         self.most_used = max(self.most_used, self.join.memory_used.total)
+        self._note_turn()
         return spent
+
+    def _note_turn(self) -> None:
+        """See whether rows were taken in after pages had been read: a turn of the join ends so."""
+        metrics = self.join.metrics
+        self._turned = metrics.rows_in > self._taken and metrics.pages_read > self._read
+        self._taken = metrics.rows_in
+        if self._turned:
+            self._read = metrics.pages_read
 
     @property
     def is_within_batch(self) -> bool:
@@ -120,11 +133,18 @@ class Run:
         return (self.join.metrics.answered - before) / spent
 
     def watch(self, seconds: float) -> float:
-        """Go on for so many seconds; give those that it took."""
-        spent = 0.0
-        while spent < seconds:
+        """Go on for so many seconds, and to the end of a turn; give those that it took.
+
+        A join takes rows in, of which a cache answers some at once, and then reads pages for the
+        others: it is fast, then slow. Only whole turns tell its rate.
+        """
+        spent, before = 0.0, self.join.metrics.pages_read
+        while True:
             spent += self.step()
-        return spent
+            still = self.join.metrics.pages_read == before
+            longest = _STILL * seconds if still else _LONGEST_TURN
+            if spent >= seconds and (self._turned or spent >= longest):
+                return spent
 
     def facts(self) -> dict[str, Any]:
         """Give what a record keeps beside the samples.

@@ -17,6 +17,7 @@ __all__ = ["Pace", "Slice", "steady_seconds", "watch_in_turn"]
 
 _ROUNDS = 30  # of reweighting: far more than it needs
 _EXACT = 1e-3  # an error below this share of a slice counts as this
+_FEWEST = 5  # slices of a run, however long its turns are
 
 
 class Pace(NamedTuple):
@@ -25,7 +26,7 @@ class Pace(NamedTuple):
     seconds: float
     """Of one slice."""
     rounds: int
-    """Slices of each run; twice as many where a window of rows takes longer."""
+    """Slices of each run; fewer where a turn of the join takes longer."""
     warm: float
     """Seconds for caches to settle, at most."""
 
@@ -42,14 +43,19 @@ class Slice(NamedTuple):
 def watch_in_turn(
     runs: Mapping[str, Run], pace: Pace, beside: Callable[[], None] = lambda: None
 ) -> dict[str, list[Slice]]:
-    """Watch runs that have settled, a slice of each in turn, and something beside in each round."""
+    """Watch runs that have settled, a slice of each in turn, and something beside in each round.
+
+    A slice is whole turns of a join. Where these are long there are fewer slices, as many as take
+    as long in all, and `_FEWEST` at the least. What is left of the turn that warmed up is no part.
+    """
+    for run in runs.values():
+        run.watch(pace.seconds)
     found: dict[str, list[Slice]] = {name: [] for name in runs}
-    for turn in range(2 * pace.rounds):
-        if turn < pace.rounds:
-            beside()
+    for _ in range(pace.rounds):
+        beside()
         for name, run in runs.items():
-            seen = sum(part.rows for part in found[name])
-            if turn < pace.rounds or seen < run.window_rows:
+            spent = sum(part.seconds for part in found[name])
+            if len(found[name]) < min(_FEWEST, pace.rounds) or spent < pace.rounds * pace.seconds:
                 found[name].append(_slice(run, pace.seconds))
     return found
 
