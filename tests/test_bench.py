@@ -1,5 +1,6 @@
 """Small versions of the benchmarks: what they measure is right, whatever the figures are."""
 
+import itertools
 import json
 import re
 import time
@@ -19,6 +20,8 @@ from semistream.bench.summary import candidate, ratio, spread, versus
 from semistream.bench.tables import sheets
 from semistream.bench.workload import WORKLOADS, Bound, Feed, Workload
 from semistream.errors import OptionError, SemistreamError
+from semistream.metrics import Metrics
+from semistream.plan import MemoryUse
 from semistream.workloads import master_rows
 from test_cli import call
 
@@ -142,6 +145,30 @@ def test_bench_measures_stores_and_resumes(tmp_path):
     assert len(second["cells"]) == 4
     assert len(second["resumed"]) == 1
     assert json.loads(again.stdout) == second
+
+
+class Turning:
+    """A join that takes ten rows in in one step, and reads a page in each of the next three."""
+
+    memory_used = MemoryUse()
+    steps = 0
+
+    @property
+    def metrics(self):
+        turns = -(-self.steps // 4)
+        return Metrics(rows_in=10 * turns, pages_read=self.steps - turns)
+
+    def offer(self, batch):
+        for _ in range(4):
+            self.steps += 1
+            yield batch
+
+
+def test_a_run_is_watched_for_whole_turns():
+    run = Run(Turning(), itertools.repeat(pa.record_batch({"key": [1]})))
+    for _ in range(3):
+        assert run.watch(0.002) >= 0.002
+        assert run.join.steps % 4 == 1
 
 
 def test_an_interrupted_run_leaves_its_cells(tmp_path, monkeypatch):
