@@ -48,6 +48,8 @@ class Loop:
     """Loops that run side by side, each with these counts."""
     keys: float = 0.0
     """Join values in the cache."""
+    judged: float = 0.0
+    """Of the pages that are brought, those of which a value enters the cache."""
 
     @property
     def w(self) -> float:

@@ -95,6 +95,8 @@ class Fit:
     """Rows that a page answers, to those that a full window would have for it."""
     wake: float = 0.0
     """Seconds that a read in flight takes longer within the loop, if it is waited for."""
+    judge: float = 0.0
+    """Seconds for each page of which a value enters the cache, until that has left again."""
     cached: float = 1.0
     """Hottest keys that would answer as much as the cache does, to the keys that are in it."""
 
@@ -197,7 +199,7 @@ class UnitCosts:
         fit = self.fit(name, read)
         rows = self.rows_seconds(loop, shape)
         met = fit.rows * rows.matching + fit.step * (loop.pages + loop.met)
-        before = fit.rows * rows.waiting + fit.hits * rows.hits
+        before = fit.rows * rows.waiting + fit.hits * rows.hits + fit.judge * loop.judged
         if loop.ahead:  # the next pages are read while one is matched
             return max(self.disk(loop, read) + fit.wake * loop.reads, met) + before
         return self.disk(loop, read) + met + before

@@ -175,6 +175,8 @@ class _Times(NamedTuple):
     disk: float
     met: float
     """Pages that were met."""
+    judged: float
+    """Those of which a value entered the cache."""
     rows: Rows
     reads: float
     ahead: int
@@ -185,6 +187,7 @@ def _times(run: Observed, loop: Loop, costs: UnitCosts) -> _Times:
         whole=loop.nodes * loop.w / run.rate,
         disk=costs.disk(loop, run.trial.read),
         met=loop.pages + loop.met,
+        judged=loop.judged,
         rows=costs.rows_seconds(loop, run.setting.shape),
         reads=loop.reads,
         ahead=loop.ahead,
@@ -192,18 +195,20 @@ def _times(run: Observed, loop: Loop, costs: UnitCosts) -> _Times:
 
 
 def _one_by_one(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
-    """Find step, rows and hits, none below zero, so that relative errors are least."""
-    terms = np.array([(t.met, t.rows.matching + t.rows.waiting, t.rows.hits) for t in times])
+    """Find step, rows, hits and judge, none below zero, so that relative errors are least."""
+    terms = np.array(
+        [(t.met, t.rows.matching + t.rows.waiting, t.rows.hits, t.judged) for t in times]
+    )
     whole = np.array([t.whole for t in times])
     rest = np.maximum(whole - [t.disk for t in times], 0.0)
     terms, wanted = terms / whole[:, None], rest / whole
     usual, doubt = (like, _DOUBT) if like else (_USUAL, _DOUBT / 4)
-    expected = [usual.step, max(usual.rows, _SMALL), max(usual.hits, _SMALL)]
+    expected = [usual.step, max(usual.rows, _SMALL), max(usual.hits, _SMALL), usual.judge]
     doubts = np.diag([doubt / value if value else 0.0 for value in expected])
     terms = np.vstack([terms, doubts])
     wanted = np.append(wanted, np.where(doubts.any(axis=1), doubt, 0.0))
-    step, rows, hits = non_negative(terms, wanted).tolist()
-    return replace(fit, step=step, rows=rows, hits=hits)
+    step, rows, hits, judge = non_negative(terms, wanted).tolist()
+    return replace(fit, step=step, rows=rows, hits=hits, judge=judge)
 
 
 def _overlapping(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor
+from math import exp, floor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,6 +30,12 @@ class Split(NamedTuple):
     """The hottest keys that would answer as much."""
     cache: float
     window: float
+    entering: float
+    """Join values that enter the cache, and leave it, for a stream row."""
+
+    def judged(self, rows: float) -> float:
+        """Give the chance that a value enters the cache of a page that answers so many rows."""
+        return 1 - exp(-self.entering * rows)
 
 
 def divide(s: Setting, length: Callable[[float, float], float]) -> Split:
@@ -40,20 +46,21 @@ def divide(s: Setting, length: Callable[[float, float], float]) -> Split:
     chance lets some values in that are rarer, and others out. A value that is judged once in every
     queue is in the cache with the chance that Poisson's law gives for such an n. ``length`` gives T
     for a number of cached keys and a window's bytes; it is the larger the smaller the cache, so the
-    split is found by bisection.
+    split is found by bisection. As many values enter as leave: those that are in by chance and will
+    be out when they are judged again.
     """
     divided, value = s.component("window"), s.cached_value
     largest = (divided - int(s.plan.settings["least_window"])) / value
     low, high = 0.0, min(largest, s.demand.values)
-    chance, sizes = np.zeros(0), np.zeros(0)
+    chance, sizes, queue = np.zeros(0), np.zeros(0), 1.0
     for _ in range(_ROUNDS):
         keys = (low + high) / 2
         queue = length(keys, divided - keys * value)
         sizes, chance = _held(s, queue)
         low, high = (keys, high) if float((sizes * chance).sum()) > keys else (low, keys)
     hits = float((sizes * chance * s.demand.classes[1]).sum())
-    cache = low * value
-    return Split(low, s.demand.keys_of(hits), cache, divided - cache)
+    cache, entering = low * value, float((sizes * chance * (1 - chance)).sum()) / queue
+    return Split(low, s.demand.keys_of(hits), cache, divided - cache, entering)
 
 
 def _held(s: Setting, queue: float) -> tuple[Floats, Floats]:

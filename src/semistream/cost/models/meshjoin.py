@@ -48,4 +48,5 @@ def ssbj(s: Setting) -> Loop:
 
     split = divide(s, length)
     loop = _scan(s, s.rows(split.window) * s.fit.fill, split.window, s.hit(split.effective))
-    return replace(loop, cache_bytes=split.cache, keys=split.keys)
+    judged = loop.pages * split.judged(loop.w / loop.pages)
+    return replace(loop, cache_bytes=split.cache, keys=split.keys, judged=judged)

@@ -18,8 +18,8 @@ def moij(s: Setting) -> Loop:
     """HYBRIDJOIN behind a cache for which the inequality decides (equations 1 to 5).
 
     h_R follows from the inequality, and from it w_N, the share of the stream that the cached keys
-    have, and w_S. The inequality's test of each page (c_I) and the eviction process (c_V) are part
-    of the measured cost of a step.
+    have, and w_S. The inequality's test of a page (c_I) is part of the measured cost of a step; to
+    take a value in that passes it, and to evict it later (c_V), comes on top.
     """
 
     def length(cached: float, window: float) -> float:
@@ -33,4 +33,5 @@ def moij(s: Setting) -> Loop:
         hits=s.hit(split.effective),
         cache_bytes=split.cache,
         keys=split.keys,
+        judged=split.judged(1 / max(queue.reads, 1e-12)),
     )
