@@ -19,9 +19,10 @@ from semistream.bench.store import read_record, write_record
 from semistream.bench.summary import candidate, ratio, spread, versus
 from semistream.bench.tables import sheets
 from semistream.bench.workload import WORKLOADS, Bound, Feed, Workload
+from semistream.cost.calibration.turns import Pace, watch_in_turn
 from semistream.errors import OptionError, SemistreamError
 from semistream.metrics import Metrics
-from semistream.plan import MemoryUse
+from semistream.plan import MemoryUse, Plan
 from semistream.workloads import master_rows
 from test_cli import call
 
@@ -151,6 +152,7 @@ class Turning:
     """A join that takes ten rows in in one step, and reads a page in each of the next three."""
 
     memory_used = MemoryUse()
+    plan = Plan("turning", 0, {})
     steps = 0
 
     @property
@@ -169,6 +171,27 @@ def test_a_run_is_watched_for_whole_turns():
     for _ in range(3):
         assert run.watch(0.002) >= 0.002
         assert run.join.steps % 4 == 1
+
+
+def test_a_run_is_watched_by_the_clock_where_all_is_in_memory():
+    run = Run(Turning(), itertools.repeat(pa.record_batch({"key": [1]})))
+    run.join.plan = Plan("turning", 0, {}, {"resident": True})
+    ends = set()
+    for _ in range(40):
+        run.watch(0.0005)
+        ends.add(run.join.steps % 4)
+    assert len(ends) > 1
+
+
+def test_where_turns_are_long_there_are_fewer_slices():
+    class Slow:
+        join = Turning()
+
+        def watch(self, seconds):
+            return 4 * seconds
+
+    pace = Pace(seconds=0.1, rounds=12, warm=0.0)
+    assert len(watch_in_turn({"slow": Slow()}, pace)["slow"]) == 5
 
 
 def test_an_interrupted_run_leaves_its_cells(tmp_path, monkeypatch):

@@ -141,6 +141,21 @@ def test_skew_zero_leaves_nothing_for_moijs_cache(masters):
     assert loop_of(setting).hit_rate < 0.01
 
 
+@pytest.mark.parametrize("name", ["moij", "ssbj"])
+def test_the_more_a_page_answers_the_likelier_a_value_of_it_enters_the_cache(name, masters):
+    few, many = (loop_of(run(masters["1:1"], name, 0.5, share)[2]) for share in (0.02, 0.2))
+    assert 0 <= few.judged / few.pages < many.judged / many.pages <= 1
+
+
+def test_no_value_enters_a_cache_that_has_all_the_stream_asks_for(masters):
+    sizes, shares = np.array([1.0, 1.0, ROWS - 2.0]), np.array([0.5, 0.5, 0.0])
+    demand = Demand(sizes, shares, np.array([0, 1], dtype=np.int32), masters["1:1"].pages)
+    _, _, setting = run(masters["1:1"], "moij", 1.0, 0.2)
+    loop = loop_of(replace(setting, demand=demand))
+    assert loop.judged == pytest.approx(0, abs=1e-3)
+    assert loop.hit_rate > 0.99
+
+
 def test_a_master_that_fits_is_never_read(masters):
     master = masters["1:1"]
     spec = JoinSpec.resolve(master, Stream(Zipf(10)).schema, "key", "inner", None, "")

@@ -10,7 +10,13 @@ from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
 from semistream.cost.calibration.standards import Standards
-from semistream.cost.calibration.turns import Pace, Slice, steady_seconds, watch_in_turn
+from semistream.cost.calibration.turns import (
+    SETTLING,
+    Pace,
+    Slice,
+    steady_seconds,
+    watch_in_turn,
+)
 from semistream.cost.demand import Demand
 from semistream.cost.predict import Prediction, predict
 from semistream.errors import BudgetError
@@ -155,7 +161,7 @@ def _measured(runs: dict[str, Run], pace: Pace, standards: Standards) -> dict[st
     Rates are given as they were, and as they are without stalls of the machine (``steady``).
     """
     for run in runs.values():
-        run.warm_up(pace.warm)
+        run.warm_up(pace.warm, SETTLING)
     seen = watch_in_turn(runs, pace, standards.turn)
     return {name: _facts(slices) for name, slices in seen.items()}
 

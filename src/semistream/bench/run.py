@@ -17,9 +17,7 @@ __all__ = ["Run", "rounded"]
 _LONGEST_FILL = 10.0  # seconds in which any window is full
 _SETTLED = 250_000  # rows: at 1 % of R, caches change for that long after they are full
 _GROWTH = 1.02  # a cache that grew less than this in a turn is as good as full
-_LONGER = 4  # times as long as windows are given caches to settle
-_LONGEST_TURN = 6.0  # seconds after which a slice ends, wherever the join is
-_STILL = 7  # times its seconds after which a slice ends in which no page was read
+_LONGEST_TURN = 40  # times its seconds after which a slice ends, wherever the join is
 
 
 def rounded(value: float) -> int:
@@ -84,12 +82,12 @@ class Run:
         """How many rows wait when the window is full; some plans do not say, then those now."""
         return int(self.join.plan.settings.get("window_rows", 0)) or max(1, self.join.waiting)
 
-    def warm_up(self, seconds: float) -> None:
+    def warm_up(self, seconds: float, longer: float = 1.0) -> None:
         """Fill the window, then let caches settle.
 
         The window is turned over, in at most so many seconds; where a cache answers, `_SETTLED`
-        rows are answered, and it goes on for as long as caches still grow, for at most four times
-        as long. Filling is always done.
+        rows are answered, and it goes on for as long as caches still grow, for at most ``longer``
+        times as many. Filling is always done.
         """
         spent = 0.0
         while not self._is_full() and spent < _LONGEST_FILL:
@@ -97,7 +95,7 @@ class Run:
         end, spent = self.join.metrics.answered + _SETTLED, self._turn_over(seconds)
         if not self.join.metrics.cache_hits:
             return  # nothing has to settle
-        grown, most = 0, _LONGER * seconds
+        grown, most = 0, longer * seconds
         while spent < most and (
             self.join.metrics.answered < end or self.most_used > _GROWTH * grown
         ):
@@ -136,15 +134,23 @@ class Run:
         """Go on for so many seconds, and to the end of a turn; give those that it took.
 
         A join takes rows in, of which a cache answers some at once, and then reads pages for the
-        others: it is fast, then slow. Only whole turns tell its rate.
+        others: it is fast, then slow. Only whole turns tell its rate. Where all of the master is at
+        hand there are none.
         """
-        spent, before = 0.0, self.join.metrics.pages_read
-        while True:
+        looked_up = self.join.metrics.looked_up
+        spent = self.spend(seconds)
+        if self.join.plan.settings.get("resident") or self.join.metrics.looked_up > looked_up:
+            return spent
+        while not self._turned and spent < _LONGEST_TURN * seconds:
             spent += self.step()
-            still = self.join.metrics.pages_read == before
-            longest = _STILL * seconds if still else _LONGEST_TURN
-            if spent >= seconds and (self._turned or spent >= longest):
-                return spent
+        return spent
+
+    def spend(self, seconds: float) -> float:
+        """Go on for so many seconds; give those that it took."""
+        spent = 0.0
+        while spent < seconds:
+            spent += self.step()
+        return spent
 
     def facts(self) -> dict[str, Any]:
         """Give what a record keeps beside the samples.

@@ -40,6 +40,7 @@ VARIED: dict[str, Callable[[Node], float]] = {
     "tasks": legal.count(),
 }
 _KNOBS = frozenset({"buffer", "k", "l"})
+_NODES = 2  # processes of a line, if it has several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +116,10 @@ class Experiment(Section):
             yield "vary", "tasks is for the kind tasks, which has no other"
         if self.kind not in {"curve", "reads"} and self.vary in _KNOBS:
             yield "vary", f"{self.vary} is for the kinds curve and reads, not {self.kind}"
+        for name, line in self.series.items():
+            plain = self.kind == "nodes" and not line.options and not line.unique
+            if line.processes != 1 and not (line.processes == _NODES and plain):
+                yield "series", f"{name}: processes is 1, or 2 with kind: nodes and no other option"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,5 +177,6 @@ def _one(node: Node) -> Series:
         place = node.value["algorithm"]
         raise Mistakes.at(place.mark, unknown(place.where, name, known))
     unique = legal.flag(node.value["unique"]) if given.pop("unique", None) is not None else False
-    processes = legal.count()(node.value["processes"]) if given.pop("processes", None) else 1
+    processes = legal.count()(node.value["processes"]) if "processes" in given else 1
+    given.pop("processes", None)
     return Series(name, given, unique, processes)

@@ -94,7 +94,9 @@ def _measured(panel: Any, experiment: Experiment, record: Record) -> None:  # no
 
 
 def _color(label: str, number: int) -> str:
-    return "black" if label.startswith("adaptive") else f"C{number % 10}"
+    if label.startswith("adaptive"):
+        return "grey" if label.endswith("on one") else "black"
+    return f"C{number % 10}"
 
 
 def _line(

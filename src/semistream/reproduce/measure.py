@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.run import Run, rounded
-from semistream.cost.calibration.turns import Slice, steady_seconds, watch_in_turn
+from semistream.cost.calibration.turns import (
+    SETTLING,
+    Slice,
+    steady_seconds,
+    watch_in_turn,
+)
 from semistream.cost.predict import predict
 from semistream.cost.tuning.knobs import knobs_of
 from semistream.cost.tuning.tune import tuned
@@ -115,7 +120,7 @@ def _forever(batches: Sequence[Any]) -> Iterator[Any]:
 def watched(runs: Mapping[str, Run], scale: Scale) -> dict[str, Watched]:
     """Warm up, then watch all in turn."""
     for run in runs.values():
-        run.warm_up(scale.pace.warm)
+        run.warm_up(scale.pace.warm, SETTLING)
     before = {name: run.join.metrics for name, run in runs.items()}
     slices = watch_in_turn(runs, scale.pace)
     after = {name: run.join.metrics for name, run in runs.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import statistics
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run
 from semistream.bench.workload import Feed, Workload
-from semistream.errors import BudgetError
+from semistream.errors import BudgetError, SemistreamError
 from semistream.join import Join
 from semistream.master import build_master, open_master
 from semistream.metrics import Metrics
@@ -83,34 +82,34 @@ def _halves(rows: int, folder: Path, page_bytes: str) -> list[Path]:
 
 
 class _Part:
-    """A node's joins, one for each algorithm, within its process."""
+    """A node's joins by the labels of their lines, within its process."""
 
     def __init__(self, node: Node) -> None:
         self._batches = node.feed()
         self._master = open_master(node.master, "direct")
         self._runs: dict[str, Run] = {}
 
-    def begin(self, name: str, memory: int) -> str | None:
+    def begin(self, label: str, algorithm: str, memory: int) -> str | None:
         """Start a join; give why not, if it is refused."""
         schema = self._batches[0].schema
         try:
-            join = Join(self._master, schema, on="key", memory=memory, algorithm=name)
+            join = Join(self._master, schema, on="key", memory=memory, algorithm=algorithm)
         except BudgetError as error:
             return str(error)
-        self._runs[name] = Run(join, itertools.cycle(self._batches))
+        self._runs[label] = Run(join, itertools.cycle(self._batches))
         return None
 
-    def warm(self, name: str, seconds: float) -> _Did:
+    def warm(self, label: str, seconds: float, longer: float) -> _Did:
         """Let a join settle."""
-        self._runs[name].warm_up(seconds)
-        return self._did(name, 0.0)
+        self._runs[label].warm_up(seconds, longer)
+        return self._did(label, 0.0)
 
-    def watch(self, name: str, seconds: float) -> _Did:
-        """Let a join go on."""
-        return self._did(name, self._runs[name].watch(seconds))
+    def watch(self, label: str, seconds: float) -> _Did:
+        """Let a join go on, by the clock: a node whose turn ends later would be alone then."""
+        return self._did(label, self._runs[label].spend(seconds))
 
-    def _did(self, name: str, spent: float) -> _Did:
-        return _Did(self._runs[name].join.metrics, self._runs[name].window_rows, spent)
+    def _did(self, label: str, spent: float) -> _Did:
+        return _Did(self._runs[label].join.metrics, self._runs[label].window_rows, spent)
 
     def close(self) -> None:
         """End all joins."""
@@ -119,18 +118,23 @@ class _Part:
 
 
 def _serve(connection: Connection) -> None:
-    """Be a node, and another one when told so: a name of `_Part`'s, and what it is given."""
+    """Be a node when told so; answer what is asked of it, or with what went wrong."""
     one_thread()
     part: _Part | None = None
-    while (asked := connection.recv()) is not None:
-        what, *given = asked
-        if what == "be":
-            if part is not None:
+    while True:
+        what, *given = connection.recv()
+        try:
+            if what == "be":
+                part = _Part(*given)
+            elif what == "rest" and part is not None:
                 part.close()
-            part = _Part(*given)
-            connection.send(None)
-        else:
-            connection.send(getattr(part, what)(*given))
+                part = None
+            else:
+                connection.send((getattr(part, what)(*given), ""))
+                continue
+            connection.send((None, ""))
+        except Exception as error:
+            connection.send((None, repr(error)))
 
 
 class Processes:
@@ -139,14 +143,17 @@ class Processes:
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._ends: list[Connection] = []
+        self._processes = []
         for _ in range(NODES):
             mine, theirs = context.Pipe()
-            context.Process(target=_serve, args=(theirs,), daemon=True).start()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
             theirs.close()
             self._ends.append(mine)
+            self._processes.append(process)
 
     def become(self, nodes: Sequence[Node]) -> None:
-        """Have each process be a node, and forget the one it was."""
+        """Have each process be a node."""
         self._all([("be", node) for node in nodes])
 
     def ask(self, what: str, *given: object) -> list[Any]:
@@ -154,9 +161,24 @@ class Processes:
         return self._all([(what, *given)] * len(self._ends))
 
     def _all(self, messages: Sequence[tuple[Any, ...]]) -> list[Any]:
-        for end, message in zip(self._ends, messages, strict=True):
-            end.send(message)
-        return [end.recv() for end in self._ends]
+        try:
+            for end, message in zip(self._ends, messages, strict=True):
+                end.send(message)
+            answers = [end.recv() for end in self._ends]
+        except BaseException:  # what is not read would be taken for the next answer
+            self.end()
+            raise
+        if wrong := [error for _, error in answers if error]:
+            self.end()
+            msg = f"a process of a node failed: {wrong[0]}"
+            raise SemistreamError(msg)
+        return [answer for answer, _ in answers]
+
+    def end(self) -> None:
+        """End the processes; others are started when they are needed."""
+        processes.cache_clear()
+        for process in self._processes:
+            process.terminate()
 
 
 @cache
@@ -166,28 +188,29 @@ def processes() -> Processes:
 
 
 class _Shared(Run):
-    """An algorithm on all nodes as one run: what they do at the same time is added up."""
+    """A line on all nodes as one run: what they do at the same time is added up."""
 
-    def __init__(self, nodes: Processes, algorithm: str, memory: int) -> None:
-        self._nodes, self._algorithm = nodes, algorithm
+    def __init__(self, nodes: Processes, cell: Cell) -> None:
+        self._nodes, self._label = nodes, cell.label
         self._metrics, self._rows = Metrics(), 1
         self.join = cast("Join", self)
-        refused = [answer for answer in nodes.ask("begin", algorithm, memory) if answer]
+        asked = cell.label, cell.series.algorithm, cell.memory // NODES
+        refused = [answer for answer in nodes.ask("begin", *asked) if answer]
         if refused:
             raise BudgetError(refused[0])
 
-    def _ask(self, what: str, seconds: float) -> float:
-        answers = self._nodes.ask(what, self._algorithm, seconds)
+    def _ask(self, what: str, *given: float) -> float:
+        answers = self._nodes.ask(what, self._label, *given)
         self._metrics = Metrics.total(did.metrics for did in answers)
         self._rows = sum(did.window_rows for did in answers)
-        return statistics.fmean(did.spent for did in answers)
+        return float(max(did.spent for did in answers))
 
-    def warm_up(self, seconds: float) -> None:
+    def warm_up(self, seconds: float, longer: float = 1.0) -> None:
         """Let all nodes settle, at the same time."""
-        self._ask("warm", seconds)
+        self._ask("warm", seconds, longer)
 
     def watch(self, seconds: float) -> float:
-        """Let all nodes go on at the same time; give the seconds of one, in the mean."""
+        """Let all nodes go on at the same time; give the seconds of the slowest."""
         return self._ask("watch", seconds)
 
     @property
@@ -201,7 +224,7 @@ class _Shared(Run):
         return self._rows
 
     def close(self) -> None:
-        """Do nothing: a process ends its joins when it becomes another node."""
+        """Do nothing: a process ends its joins when it rests."""
 
 
 def side_by_side(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cell, Facts]]:
@@ -217,12 +240,13 @@ def side_by_side(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cel
     for label, seen in watched(runs, bench.scale).items():
         runs[label].join.close()
         yield cells[label], facts_of(seen) | {"memory": cells[label].memory}
+    processes().ask("rest")
 
 
 def _begun(cell: Cell, bench: Bench) -> Run:
     if cell.series.processes == 1:
         return started(cell, bench)
-    return _Shared(processes(), cell.series.algorithm, cell.memory // NODES)
+    return _Shared(processes(), cell)
 
 
 def _nodes(group: Group, bench: Bench, folder: Path) -> list[Node]:

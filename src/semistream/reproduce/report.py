@@ -100,7 +100,7 @@ def _row(verdict: Verdict) -> tuple[str, ...]:
 
 def _adaptive(found: Findings) -> Sheet:
     rows = tuple(
-        (x.figure, x.where, x.rival, f"{x.share:.2f} ({x.sure})", "yes" if x.same else "")
+        (x.figure, x.where, x.rival, f"{x.share:.2f} ({x.sure})", "yes" if x.same else "no")
         for x in lost(found.records, found.experiments)
     )
     note = "" if rows else "at no point is it below 0.97 of the best other one"

@@ -51,7 +51,8 @@ def _how(cell: Cell) -> dict[str, Any]:
 
 def _stream(group: Group, bench: Bench, folder: Path) -> Path:
     """Write the stream to a file that Spark reads."""
-    path = folder / f"stream-{group.rows}-{group.exponent:g}.parquet"
+    name = f"stream-{group.rows}-{group.exponent:g}-{bench.scale.spark_rows}.parquet"
+    path = folder / name
     if not path.exists():
         draft = path.with_suffix(".draft")
         rows = pa.Table.from_batches(bench.data.batches)

@@ -83,6 +83,7 @@ THOROUGH = Effort(
         Trial(0.05, 0.5, "direct"),
         Trial(0.20, 0.0, "direct"),
         Trial(0.01, 1.0, "direct"),
+        Trial(0.10, 1.0, "direct"),
     ),
     pace=Pace(seconds=0.2, rounds=10, warm=1.5),
     read_seconds=3.0,

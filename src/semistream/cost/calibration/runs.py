@@ -12,7 +12,7 @@ import numpy as np
 from semistream.algorithms import choose
 from semistream.bench.run import Run
 from semistream.cost.calibration.least_squares import non_negative
-from semistream.cost.calibration.turns import steady_seconds, watch_in_turn
+from semistream.cost.calibration.turns import SETTLING, steady_seconds, watch_in_turn
 from semistream.cost.demand import Demand
 from semistream.cost.models import Setting, kind_of, loop_of
 from semistream.cost.queue import solve
@@ -40,6 +40,7 @@ _DOUBT = 0.15  # what the rows of another way to read count beside a run
 _SMALL = 0.1
 _USUAL = Fit(rows=2.0, hits=2.0)  # where runs leave it open
 _LEAST, _MOST = 0.05, 4.0  # bounds of what is fitted
+_JUDGE, _STEP = 2.5, 1e-3  # what is expected of judge to step, and how much they may differ
 
 
 class Counts(NamedTuple):
@@ -105,7 +106,7 @@ def observe(
                 master, spec.stream, on="key", memory=memory, algorithm=name, **options[name]
             )
             runs[name] = Run(stack.enter_context(join), itertools.cycle(batches))
-            runs[name].warm_up(pace.warm)
+            runs[name].warm_up(pace.warm, SETTLING)
         seen = watch_in_turn(runs, pace, beside)
     demand = Demand.zipf(master.statistics.values, trial.exponent, master.pages)
     for name, slices in seen.items():
@@ -207,6 +208,9 @@ def _one_by_one(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
     doubts = np.diag([doubt / value if value else 0.0 for value in expected])
     terms = np.vstack([terms, doubts])
     wanted = np.append(wanted, np.where(doubts.any(axis=1), doubt, 0.0))
+    if not usual.judge and terms[:, 3].any():  # few runs cannot tell it from a step
+        terms = np.vstack([terms, np.array([-_JUDGE, 0.0, 0.0, 1.0]) * _DOUBT / _STEP])
+        wanted = np.append(wanted, 0.0)
     step, rows, hits, judge = non_negative(terms, wanted).tolist()
     return replace(fit, step=step, rows=rows, hits=hits, judge=judge)
 

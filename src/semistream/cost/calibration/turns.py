@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
     from semistream.bench.run import Run
 
-__all__ = ["Pace", "Slice", "steady_seconds", "watch_in_turn"]
+__all__ = ["SETTLING", "Pace", "Slice", "steady_seconds", "watch_in_turn"]
 
 _ROUNDS = 30  # of reweighting: far more than it needs
 _EXACT = 1e-3  # an error below this share of a slice counts as this
+SETTLING = 4
+"""Times as long as windows are given caches to settle, before a run is watched."""
 _FEWEST = 5  # slices of a run, however long its turns are
 
 
@@ -28,7 +30,7 @@ class Pace(NamedTuple):
     rounds: int
     """Slices of each run; fewer where a turn of the join takes longer."""
     warm: float
-    """Seconds for caches to settle, at most."""
+    """Seconds for windows to be turned over, at most; caches have `SETTLING` times as long."""
 
 
 class Slice(NamedTuple):

@@ -59,7 +59,8 @@ def divide(s: Setting, length: Callable[[float, float], float]) -> Split:
         sizes, chance = _held(s, queue)
         low, high = (keys, high) if float((sizes * chance).sum()) > keys else (low, keys)
     hits = float((sizes * chance * s.demand.classes[1]).sum())
-    cache, entering = low * value, float((sizes * chance * (1 - chance)).sum()) / queue
+    cache, moving = low * value, float((sizes * chance * (1 - chance)).sum())
+    entering = moving / queue if queue > 0 else 0.0  # nobody waits where the cache has all
     return Split(low, s.demand.keys_of(hits), cache, divided - cache, entering)
 
 
