@@ -44,7 +44,7 @@ class Scale:
         >>> from semistream.reproduce.reading import experiments
         >>> moij = experiments("moij/figure-7a")["moij/figure-7a"]
         >>> [scale.factor(moij) for scale in SCALES.values()]
-        [0.004, 0.1, 1.0]
+        [0.0025, 0.1, 1.0]
         """
         rows = experiment.data.rows
         largest = max(experiment.values) if experiment.vary == "rows" else rows
@@ -73,9 +73,9 @@ SCALES = {
             "quick",
             Pace(0.02, 3, 0.1),
             "16KB",
-            400_000,
-            feed_rows=200_000,
-            spark_rows=50_000,
+            250_000,
+            feed_rows=150_000,
+            spark_rows=25_000,
             candidates=4,
         ),
         Scale("default", Pace(0.15, 12, 2.0)),

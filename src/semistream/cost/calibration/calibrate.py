@@ -60,14 +60,14 @@ class Effort:
 
 
 QUICK = Effort(
-    rows=250_000,
+    rows=150_000,
     trials=(
         Trial(0.03, 1.0, "mapped"),
         Trial(0.12, 1.0, "mapped"),
         Trial(0.06, 1.0, "direct"),
     ),
-    pace=Pace(seconds=0.02, rounds=4, warm=0.05),
-    read_seconds=0.5,
+    pace=Pace(seconds=0.02, rounds=3, warm=0.02),
+    read_seconds=0.3,
     repeats=5,
     largest=1 << 26,
     settles=False,
