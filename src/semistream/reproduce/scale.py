@@ -58,7 +58,7 @@ class Scale:
         Examples
         --------
         >>> [SCALES[name].settled(8_000_000).pace.warm for name in ("quick", "default")]
-        [0.1, 5.0]
+        [0.05, 5.0]
         """
         if self.most_rows:
             return self
@@ -71,7 +71,7 @@ SCALES = {
     for scale in (
         Scale(
             "quick",
-            Pace(0.02, 3, 0.1),
+            Pace(0.01, 2, 0.05),
             "16KB",
             250_000,
             feed_rows=150_000,
