@@ -33,6 +33,8 @@ class Scale:
     """Of the stream that is given again and again, at least."""
     spark_rows: int = 4_000_000
     """Of the stream that is given to Spark, once a round."""
+    budgets: tuple[float, ...] = (0.5, 0.7, 1.0, 1.4, 2.0)
+    """Where the least memory for a rate is looked for: times what the planner asks for."""
     candidates: int = 7
     """Values of a part of memory that are tried where its optimum is looked for."""
 
@@ -76,6 +78,7 @@ SCALES = {
             250_000,
             feed_rows=150_000,
             spark_rows=25_000,
+            budgets=(0.5, 1.0, 2.0),
             candidates=4,
         ),
         Scale("default", Pace(0.15, 12, 2.0)),

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["crossing", "least", "optimum", "reads"]
 
-_BUDGETS = (0.5, 0.7, 1.0, 1.4, 2.0)
 """Multiples of the planner's least memory at which rates are measured."""
 _FEW = 8  # reads of each size in a round
 
@@ -97,7 +96,7 @@ def least(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
 
 def _around(cell: Cell, bench: Bench, planned: int) -> Facts:
     runs = {}
-    for times in _BUDGETS:
+    for times in bench.scale.budgets:
         try:
             memory = int(times * planned)
             runs[str(memory)] = started(cell, bench, memory)

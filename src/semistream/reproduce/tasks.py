@@ -36,7 +36,7 @@ def on_spark(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cell, F
     spent: dict[Cell, list[float]] = {cell: [] for cell in group.cells}
     most = max(int(cell.x) for cell in group.cells)
     with Engines({_NAME: f"local[{most}]"}, _CONFIG) as engines:
-        for _ in range(1 + max(2, bench.scale.pace.rounds // 4)):
+        for _ in range(1 + max(1, bench.scale.pace.rounds // 4)):
             for cell, seconds in spent.items():
                 asked = str(stream), str(bench.data.master.path), int(cell.x), _how(cell)
                 seconds.append(engines.call(_NAME, _seconds, *asked))
@@ -46,7 +46,8 @@ def on_spark(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cell, F
 
 
 def _how(cell: Cell) -> dict[str, Any]:
-    return {"memory": cell.memory, "algorithm": cell.series.algorithm, "tasks": int(cell.x)}
+    own = {"memory": cell.memory, "algorithm": cell.series.algorithm, "tasks": int(cell.x)}
+    return {**own, "read": "direct", "partition": "key", "check": False}  # one host: this one
 
 
 def _stream(group: Group, bench: Bench, folder: Path) -> Path:
@@ -64,8 +65,7 @@ def _stream(group: Group, bench: Bench, folder: Path) -> Path:
 def _seconds(stream: str, master: str, tasks: int, how: dict[str, Any]) -> float:
     """Join the stream to its end, where there is a session; give the seconds."""
     rows = session().read.parquet(stream).coalesce(tasks)
-    where = {"read": "direct", "partition": "key", "check": False}  # all executors are this host
-    joined = enrich(rows, master, on="key", name="pcsrj", **where, **how)
+    joined = enrich(rows, master, on="key", name="pcsrj", **how)
     start = time.perf_counter()
     joined.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - start
