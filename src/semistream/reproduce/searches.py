@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["crossing", "least", "optimum", "reads"]
 
-"""Multiples of the planner's least memory at which rates are measured."""
 _FEW = 8  # reads of each size in a round
 
 
