@@ -42,6 +42,8 @@ _MOST_WAITING = 4096  # rows; pages with more are alike
 _MOST_COUNTED = 254  # by the sketch; a key that was asked for more often may always enter
 _HELD = 0.98  # of the master must lie in memory for rows to be looked up
 _LONGEST_REST = 16  # batches of output in which no row is looked for that might enter the cache
+_BETTER = 1.5  # times what any rows of the master would answer: a cache that does holds hot ones
+_CLEARLY = 8  # times as often as must be asked for, and a value is hot in any case
 _RARE = 256  # rows for which one wait for the disk is rare enough
 
 
@@ -68,9 +70,10 @@ class Adaptive(Algorithm):
     *Bound on age*: a row is answered by the 16th sweep after its arrival at the latest; between
     two sweeps no more rows enter than the window has room for.
     *Cache*: a sketch counts the keys that were not in the cache; a key enters if it was asked for
-    more often, for its bytes, than the last that had to go. Where none does for long, 16 batches of
-    output are passed over for each that is looked at. All counts are halved after every ten times
-    as many stream rows as the cache has room for, so it follows a stream that drifts.
+    more often, for its bytes, than the last that had to go. Where none does for long, or where the
+    cache answers hardly more than any rows would and none is far ahead, 16 batches of output are
+    passed over for each that is looked at. All counts are halved after every ten times as many
+    stream rows as the cache has room for, so it follows a stream that drifts.
     *Split*: a byte of the window saves page reads (their number is inverse to its size), a byte of
     the cache saves the rows that its coldest eighth answers, and their share of page reads. Memory
     moves, a sixteenth at a time, to where a byte saves more.
@@ -141,7 +144,7 @@ class Adaptive(Algorithm):
         self._several = _several(engine.master)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._cut = False  # whether the last row that was collected has more pairs
-        self._rest = _Rest()
+        self._rest, self._pays = _Rest(), True
         self._make_cache(engine)
         self._sweeps: deque[int] = deque(maxlen=MOST_SWEEPS - 1)
         self._hand = 0
@@ -207,11 +210,21 @@ class Adaptive(Algorithm):
         if self._several is not None:
             hot &= ~self._several[window.pages[rows[begin[first]]]]
         if len(whole):
-            self._rest.note(bool(hot.any()))
+            self._rest.note(self._is_worth(hits[hot]))
         begin, count, hits = self._that_fit(begin[first[hot]], count[first[hot]], hits[hot])
         if len(begin):
             chosen = np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
             self._stage(codes, pairs, chosen, np.repeat(hits, count))
+
+    def _is_worth(self, hits: Rows) -> bool:
+        """Tell whether values were found that will pay for being moved into the cache.
+
+        Where all keys are alike some are always ahead by chance: the cache then answers no more
+        than its share of the master, and to exchange its rows is work for nothing.
+        """
+        if self._pays:
+            return bool(len(hits))
+        return bool(hits.max(initial=0) > _CLEARLY * max(1.0, self._least_hits))
 
     def _that_fit(self, begin: Rows, count: Rows, hits: Rows) -> tuple[Rows, Rows, Rows]:
         """Give the hottest values, as many as may be staged."""
@@ -298,6 +311,8 @@ class Adaptive(Algorithm):
         reads = max(1, metrics.pages_read - since.pages)
         share = PAGE_COST * reads / max(1, since.missed)  # of page reads, for a row that misses
         window = share * since.missed / rows / self.engine.window.capacity
+        even = len(cache) / max(1, self.engine.master.rows)
+        self._pays = rows - since.missed > _BETTER * even * rows
         coldest = self._coldest() / (2 * rows)  # counts are halved: they cover two periods
         cached = coldest * (1 + share) / self._row
         full, step = cache.claimed > self._target * 3 / 4, self._divided // 16
