@@ -141,7 +141,7 @@ def _winners(record: Record) -> Sheet:
 def _auto(record: Record) -> Sheet:
     """Give how ``auto`` does beside the best that was chosen by hand."""
     rows = []
-    for size in (None, *record["grid"]["rows"]):
+    for size in (None, *dict.fromkeys(cell["rows"] for cell in record["cells"])):
         cells = [cell for cell in record["cells"] if size in {None, cell["rows"]}]
         shares = [
             cell["auto"]["steady"] / max(rate["steady"] for rate in cell["rates"].values())
