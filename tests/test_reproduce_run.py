@@ -126,7 +126,7 @@ def test_a_curve_is_measured_in_turn_and_adaptive_once():
 def test_sizes_are_the_papers_or_smaller_at_the_same_shares():
     figure = ALL["moij/figure-7b"]
     quick, default, full = (scale.factor(figure) for scale in SCALES.values())
-    assert (quick, default, full) == (0.004, 0.1, 1.0)
+    assert (quick, default, full) == (0.0025, 0.1, 1.0)
     last = list(groups(figure, default))[-1]
     assert (last.rows, last.cells[0].memory) == (10_000_000, int(0.1 * figure.memory))
     assert SCALES["default"].factor(ALL["x-hybridjoin/figure-3a"]) == 1.0
