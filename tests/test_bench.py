@@ -12,7 +12,7 @@ from semistream import Join, open_master
 from semistream.algorithms import algorithms
 from semistream.bench.engines import ENGINES, RowFormat
 from semistream.bench.matrix import Cell, Grid, cell_of, take_rounds
-from semistream.bench.peers import Contest, PeerGrid, engine_at
+from semistream.bench.stores import Contest, StoreGrid, engine_at
 from semistream.bench.run import _LONGEST_FILL, Run
 from semistream.bench.show import between_marks, markdown
 from semistream.bench.store import read_record, write_record
@@ -235,7 +235,7 @@ def test_an_unknown_workload_is_named(tmp_path):
 def test_an_engine_gives_the_rows_of_the_join(kind, tmp_path):
     if kind.missing():
         pytest.skip(kind.missing())
-    grid = PeerGrid("cachejoin", rows=5_000, chunks=(3_000,), page_bytes="4KB", memory=64 << 20)
+    grid = StoreGrid("cachejoin", rows=5_000, chunks=(3_000,), page_bytes="4KB", memory=64 << 20)
     engine = engine_at(kind, grid, tmp_path)
     engine.open()
     lost = Workload("absent", rows=5_000, absent=0.2)
@@ -263,11 +263,11 @@ def test_rows_are_packed_and_unpacked():
     assert layout.pack(rows.slice(1)) == packed[1:]
 
 
-def test_peers_are_measured_beside_ours(tmp_path):
-    record = tmp_path / "peers.json"
+def test_stores_are_measured_beside_ours(tmp_path):
+    record = tmp_path / "stores.json"
     small = ["--rows", 30_000, "--large", 0, "--memory", "1MB", "--seconds", 0.01, "--rounds", 2]
     shown = call(
-        "bench-peers", *small, "--engine", "sqlite", "--data", tmp_path, "--output", record
+        "bench-stores", *small, "--engine", "sqlite", "--data", tmp_path, "--output", record
     )
     assert shown.exit_code == 0, shown.output
     (setting,) = read_record(record)["settings"]
@@ -281,7 +281,7 @@ def test_peers_are_measured_beside_ours(tmp_path):
     (sheet,) = sheets(read_record(record))
     assert [row[0] for row in sheet.rows] == [mine, theirs]
     assert sheet.rows[0][2] == "1.00× (1.00–1.00)"
-    assert "Did you mean 'sqlite'" in call("bench-peers", "--engine", "sqlit").output
+    assert "Did you mean 'sqlite'" in call("bench-stores", "--engine", "sqlit").output
 
 
 @pytest.fixture

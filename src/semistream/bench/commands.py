@@ -19,9 +19,9 @@ from semistream.bench.drift import DriftGrid, measure_drift
 from semistream.bench.figure import draw
 from semistream.bench.growth import GrowthGrid, best_published, measure_growth
 from semistream.bench.matrix import SLOW, Grid, cell_of, measure
-from semistream.bench.peers import PeerGrid, measure_peers
 from semistream.bench.show import between_marks, markdown, terminal_table
 from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.stores import StoreGrid, measure_stores
 from semistream.bench.summary import candidate
 from semistream.bench.tables import sheets
 from semistream.bench.workload import WORKLOADS
@@ -49,7 +49,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("bench")(bench)
     app.command("bench-build")(bench_build)
-    app.command("bench-peers")(bench_peers)
+    app.command("bench-stores")(bench_stores)
     app.command("bench-confined")(bench_confined)
     app.command("bench-growth")(bench_growth)
     app.command("bench-drift")(bench_drift)
@@ -178,7 +178,7 @@ def _show(record: dict[str, Any], as_json: bool) -> None:
         console.print(terminal_table(sheet))
 
 
-def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
+def bench_stores(  # noqa: PLR0913, PLR0917 - one argument an option
     output: Output = None,
     rows: Annotated[int, typer.Option(help="Rows of the master for all stores.")] = 2_000_000,
     large: Annotated[
@@ -188,8 +188,8 @@ def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
         list[str] | None, typer.Option(help="Only this store; repeat it for several.")
     ] = None,
     memory: Annotated[str, typer.Option(help="The budget, and the stores' own cache.")] = "64MB",
-    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = PeerGrid.seconds,
-    rounds: Annotated[int, typer.Option(help="How many samples.")] = PeerGrid.rounds,
+    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = StoreGrid.seconds,
+    rounds: Annotated[int, typer.Option(help="How many samples.")] = StoreGrid.rounds,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
@@ -200,25 +200,25 @@ def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
     each holds in memory is measured in a process of its own.
     """
     with messages():
-        names = tuple(engine or PeerGrid.engines)
+        names = tuple(engine or StoreGrid.engines)
         for name in names:
-            if name not in PeerGrid.engines:
-                raise OptionError.unknown("engine", name, PeerGrid.engines)
-        small = PeerGrid(
+            if name not in StoreGrid.engines:
+                raise OptionError.unknown("engine", name, StoreGrid.engines)
+        small = StoreGrid(
             candidate(known_algorithms()),
             rows=rows,
             engines=names,
             memory=parse_bytes(memory),
-            chunks=tuple(sorted({min(chunk, rows) for chunk in PeerGrid.chunks})),
+            chunks=tuple(sorted({min(chunk, rows) for chunk in StoreGrid.chunks})),
             seconds=seconds,
             rounds=rounds,
         )
         grids = [small]
         if large and "duckdb" in names:
-            chunks = tuple(min(chunk, large) for chunk in PeerGrid.chunks)
+            chunks = tuple(min(chunk, large) for chunk in StoreGrid.chunks)
             grids.append(replace(small, rows=large, engines=("duckdb",), chunks=chunks))
         with errors.status("") as status:
-            record = measure_peers(grids, data, status.update)
+            record = measure_stores(grids, data, status.update)
         _store(record, output)
         _show(record, as_json)
 
@@ -382,7 +382,7 @@ def bench_spark(  # noqa: PLR0913, PLR0917 - one argument an option
         )
         grid, record = plain.quick() if quick else plain, {}
         with engines_for(grid) as engines, progress_bar() as bar:
-            task = bar.add_task("", total=steps(grid))
+            task = bar.add_task("", total=steps())
 
             def say(what: str) -> None:
                 bar.update(task, description=what)

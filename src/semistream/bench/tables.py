@@ -25,7 +25,7 @@ def sheets(record: Record) -> Iterator[Sheet]:
     """Give the tables of a record of any kind."""
     kinds: dict[str, Callable[[Record], Iterator[Sheet]]] = {
         "matrix": _matrix,
-        "peers": _peers,
+        "stores": _stores,
         "confined": _confined,
         "growth": _growth,
         "drift": _drift,
@@ -122,7 +122,7 @@ def _against(found: Versus | None) -> str:
     return f"{mark}{middle:.2f} ({least:.2f}–{most:.2f}) {found.rival}"
 
 
-def _peers(record: Record) -> Iterator[Sheet]:
+def _stores(record: Record) -> Iterator[Sheet]:
     for setting in record["settings"]:
         mine = setting["rates"][setting["algorithm"]]["samples"]
         rows = [_peer(name, rate, mine) for name, rate in setting["rates"].items()]

@@ -20,7 +20,7 @@ from semistream.workloads import Stream, Zipf
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["KEY", "ROW_BYTES", "Products", "Sales", "cold_copy"]
+__all__ = ["KEY", "ROW_BYTES", "Products", "Sales", "cold_copy", "whole_folder"]
 
 KEY = "product_id"
 ROW_BYTES = 120
@@ -35,6 +35,18 @@ class Products:
 
     rows: int
     folder: Path
+    duplicates: int = 1
+    """Rows of a key."""
+
+    @property
+    def keys(self) -> int:
+        """How many keys there are."""
+        return self.rows // self.duplicates
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, the key first."""
+        return _products(0, 0, 1).schema
 
     @property
     def bytes(self) -> int:
@@ -44,29 +56,34 @@ class Products:
     def batches(self) -> pa.RecordBatchReader:
         """Make the rows, in order of their keys."""
         made = (
-            _products(start, min(start + _CHUNK, self.rows))
+            _products(start, min(start + _CHUNK, self.rows), self.duplicates)
             for start in range(0, self.rows, _CHUNK)
         )
-        return pa.RecordBatchReader.from_batches(_products(0, 0).schema, made)
+        return pa.RecordBatchReader.from_batches(self.schema, made)
+
+    def path(self, kind: str) -> Path:
+        """Give where the master of a kind of store is, or will be."""
+        several = f"x{self.duplicates}" if self.duplicates > 1 else ""
+        return self.folder / f"products-{self.rows}{several}.{kind}"
 
     def master(self) -> Path:
         """Build our master, unless it is there already; give its path."""
-        path = self.folder / f"products-{self.rows}.master"
+        path = self.path("master")
         if not (path / "manifest.json").exists():
             build_master(self.batches(), path, key=KEY)
         return path
 
     def parquet(self) -> Path:
         """Write the same rows as Parquet, unless they are there already; give the path."""
-        path = self.folder / f"products-{self.rows}.parquet"
+        path = self.path("parquet")
         if not path.exists():
-            with _whole_folder(path) as new:
+            with whole_folder(path) as new:
                 for number, chunk in enumerate(_grouped(self.batches(), 5)):
                     pq.write_table(chunk, new / f"{number:05}.parquet")
         return path
 
 
-def _products(start: int, end: int) -> pa.RecordBatch:
+def _products(start: int, end: int, duplicates: int) -> pa.RecordBatch:
     """Make rows: a function of their numbers, if chunks are always cut at the same places."""
     rng, count = np.random.default_rng([1, start]), end - start
     letters = rng.integers(97, 123, (count, _NAME_BYTES), np.uint8)
@@ -74,7 +91,7 @@ def _products(start: int, end: int) -> pa.RecordBatch:
     name = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(letters))
     return pa.RecordBatch.from_pydict(
         {
-            KEY: np.arange(start, end) * STRIDE,
+            KEY: np.arange(start, end) // duplicates * STRIDE,
             "surrogate": np.arange(start, end) + 10**9,
             "price": rng.integers(0, 100_000, count) / 100,
             "cost": rng.integers(0, 100_000, count) / 100,
@@ -116,7 +133,7 @@ class Sales:
         kind = f"{self.keys}-{self.exponent:g}-{self.absent:g}"
         path = folder / f"sales-{kind}-{self.batch_rows}x{self.batches}-{self.files}"
         if not path.exists():
-            with _whole_folder(path) as new:
+            with whole_folder(path) as new:
                 self._write(new)
         return path
 
@@ -134,7 +151,7 @@ class Sales:
 
 
 @contextmanager
-def _whole_folder(path: Path) -> Iterator[Path]:
+def whole_folder(path: Path) -> Iterator[Path]:
     """Give a folder to write, which is there under its name when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Caller", "EngineError", "Engines"]
 
-_LONGEST = 240.0  # seconds without an answer
+_RAISED = re.compile(r"[\w.]+(Error|Exception): ")
 _ENDING = 10.0  # seconds in which a process, and then its JVM, may end by itself
 
 
@@ -45,10 +45,21 @@ class Engines:
         For each name the Spark master.
     config
         Spark settings, for all of them.
+    longest
+        Seconds without an answer after which a process is given up.
+    special
+        For some names, settings of their own.
     """
 
-    def __init__(self, masters: dict[str, str], config: dict[str, str]) -> None:
-        self._masters, self._config = masters, config
+    def __init__(
+        self,
+        masters: dict[str, str],
+        config: dict[str, str],
+        longest: float = 240.0,
+        special: dict[str, dict[str, str]] | None = None,
+    ) -> None:
+        self._masters, self._config, self._longest = masters, config, longest
+        self._special = special or {}
         self._running: dict[str, _Engine] = {}
 
     def __enter__(self) -> Self:
@@ -61,7 +72,9 @@ class Engines:
     def call(self, where: str, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401
         """Give what a function returns; after an error the process is started anew."""
         if where not in self._running:
-            self._running[where] = _Engine(self._masters[where], self._config)
+            self._running[where] = _Engine(
+                self._masters[where], self._config | self._special.get(where, {}), self._longest
+            )
         try:
             return self._running[where].call(function, args)
         except EngineError:
@@ -70,7 +83,8 @@ class Engines:
 
 
 class _Engine:
-    def __init__(self, master: str, config: dict[str, str]) -> None:
+    def __init__(self, master: str, config: dict[str, str], longest: float) -> None:
+        self._longest = longest
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, master, config), daemon=True)
@@ -80,8 +94,8 @@ class _Engine:
     def call(self, function: Callable[..., Any], args: tuple[object, ...]) -> Any:  # noqa: ANN401
         try:
             self._connection.send((function, args))
-            if not self._connection.poll(_LONGEST):
-                msg = f"no answer in {_LONGEST:g} s"
+            if not self._connection.poll(self._longest):
+                msg = f"no answer in {self._longest:g} s"
                 raise EngineError(msg)
             answer, error = self._connection.recv()
         except (EOFError, OSError):
@@ -144,5 +158,8 @@ def _brief(error: Exception) -> str:
     """
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    raised = [line for line in lines if _RAISED.match(line)]
+    if raised and "Traceback" in str(error):  # in a worker: Spark's own first line says nothing
+        return raised[-1][:300]
     first = re.sub(r"^\[STREAM_FAILED\].*?exception: ", "", told[0] if told else "")
     return f"{type(error).__name__}: {first}"[:300]

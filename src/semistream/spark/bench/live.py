@@ -19,8 +19,8 @@ from semistream.spark.bench.data import KEY, Products, Sales
 from semistream.spark.bench.engine import Engines
 from semistream.spark.bench.live_store import JARS, store_of
 from semistream.spark.bench.live_systems import ENRICH, JDBC, LIVE, PLAIN, ROWS, LiveSetting
+from semistream.spark.bench.peers.contest import DifferentRowsError
 from semistream.spark.bench.queries import SCHEMA, Batches, count_and_hash, milliseconds, versions
-from semistream.spark.bench.rates import DifferentRowsError
 from semistream.spark.jars import folder_for
 from semistream.spark.maven import download
 

@@ -9,7 +9,6 @@ from semistream.machine import describe
 from semistream.spark.bench.engine import EngineError, Engines
 from semistream.spark.bench.grid import DROPPED
 from semistream.spark.bench.queries import versions
-from semistream.spark.bench.rates import measure_rates
 from semistream.spark.bench.routing import measure_routing
 from semistream.spark.bench.single import measure_single
 from semistream.spark.bench.warmth import measure_warmth
@@ -24,20 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["engines_for", "measure_spark", "steps"]
 
 
-def steps(grid: SparkGrid) -> int:
+def steps() -> int:
     """Give how many records `measure_spark` gives."""
-    return len(grid.cells) + 3
+    return 3
 
 
 def engines_for(grid: SparkGrid) -> Engines:
     """Give the processes that a grid needs."""
-    masters = {"main": "local[2]", "broadcast": "local[2]"}
+    masters = {"main": "local[2]"}
     masters |= {f"local[{workers}]": f"local[{workers}]" for workers in grid.workers}
     config = {
         "spark.driver.memory": grid.driver_memory,
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.maxResultSize": "0",  # else a broadcast fails by a limit, not for memory
-        "spark.log.level": "OFF",  # a join that runs out of memory says so in the record
+        "spark.log.level": "OFF",
     }
     return Engines(masters, config)
 
@@ -54,11 +52,7 @@ def measure_spark(
         "grid": asdict(grid),
         "dropped": DROPPED,
         "failed": {},
-        "cells": [],
     }
-    for cell in measure_rates(grid, folder, engines, say):
-        record["cells"].append(cell)
-        yield record
     say("batches of a single row")
     parts: dict[str, Callable[[], Any]] = {
         "single": lambda: measure_single(grid, folder, engines),

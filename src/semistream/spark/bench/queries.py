@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from semistream.errors import SemistreamError
 from semistream.spark.bench.systems import SYSTEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA",
     "Batches",
+    "Enough",
     "count_and_hash",
     "fingerprint",
     "finished",
@@ -35,6 +37,28 @@ __all__ = [
 ]
 
 SCHEMA = "product_id long, sale long, quantity int"
+_LOOK = 0.2  # seconds between two looks at a query
+
+
+@dataclass(frozen=True)
+class Enough:
+    """When a query has done enough: batches that count have taken so many seconds."""
+
+    dropped: int
+    """The first batches, which do not count."""
+    seconds: float
+    least: int = 1
+
+    def of(self, milliseconds: Sequence[int]) -> bool:
+        """Whether these batches are enough.
+
+        Examples
+        --------
+        >>> Enough(2, 1.0).of([900, 900, 900]), Enough(2, 1.0).of([900, 900, 600, 600])
+        (False, True)
+        """
+        counted = milliseconds[self.dropped :]
+        return len(counted) >= self.least and sum(counted) >= 1000 * self.seconds
 
 
 @dataclass(frozen=True)
@@ -54,17 +78,21 @@ class Batches:
         return sorted(self.folder.iterdir())[self.start * self.files : end * self.files]
 
 
-def time_batches(system: str, at: Setting, batches: Batches, limit: float) -> list[int]:
+def time_batches(
+    system: str, at: Setting, batches: Batches, limit: float, enough: Enough | None = None
+) -> list[int]:
     """Give the milliseconds that each micro-batch takes, all of it, from trigger to commit."""
-    with finished(system, at, batches, limit) as query:
+    with finished(system, at, batches, limit, enough) as query:
         return milliseconds(query)
 
 
 @contextmanager
-def finished(system: str, at: Setting, batches: Batches, limit: float) -> Iterator[StreamingQuery]:
+def finished(
+    system: str, at: Setting, batches: Batches, limit: float, enough: Enough | None = None
+) -> Iterator[StreamingQuery]:
     """Run a query over the batches; give it when it has ended, within so many seconds.
 
-    It ends by itself, for all that is in its folder is there at its start.
+    It ends by itself, for all that is in its folder is there at its start; or when it is enough.
     """
     spark = SparkSession.active()
     with tempfile.TemporaryDirectory(dir=batches.folder.parent) as scratch:
@@ -73,15 +101,24 @@ def finished(system: str, at: Setting, batches: Batches, limit: float) -> Iterat
         for path in batches.paths:
             os.link(path, source / path.name)
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", batches.files)
-        df = SYSTEMS[system](reader.parquet(str(source)), at)
-        writer = df.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        writer = SYSTEMS[system].writer(reader.parquet(str(source)), at)
+        writer = writer.option("checkpointLocation", str(checkpoint))
         query = writer.trigger(availableNow=True).start()
-        if not query.awaitTermination(max(1, round(limit))):
-            query.stop()
+        _wait(query, limit, enough)
         if not milliseconds(query):
             msg = f"not one batch in {limit:g} s"
             raise SemistreamError(msg)
         yield query
+
+
+def _wait(query: StreamingQuery, limit: float, enough: Enough | None) -> None:
+    """Wait until a query has ended, its time is over, or it has done enough."""
+    start = time.monotonic()
+    while not query.awaitTermination(_LOOK):  # type: ignore[arg-type]  # takes fractions
+        spent = time.monotonic() - start
+        if spent > limit or (enough is not None and enough.of(milliseconds(query))):
+            query.stop()
+            return
 
 
 def milliseconds(query: StreamingQuery) -> list[int]:
@@ -94,7 +131,7 @@ def fingerprint(system: str, at: Setting, batches: Batches) -> list[int]:
     """Give the count of a system's rows, and the sum of their hashes: their order is no matter."""
     spark = SparkSession.active()
     rows = spark.read.schema(SCHEMA).parquet(*map(str, batches.paths))
-    return count_and_hash(SYSTEMS[system](rows, at))
+    return count_and_hash(SYSTEMS[system].join(rows, at))
 
 
 def count_and_hash(df: DataFrame) -> list[int]:

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from semistream.spark.bench.data import Products, Sales
 from semistream.spark.bench.grid import DROPPED
 from semistream.spark.bench.queries import Batches, finished
-from semistream.spark.bench.rates import setting_of
-from semistream.spark.bench.systems import ENRICH
+from semistream.spark.bench.systems import Setting
+from semistream.spark.bench.systems.ours import ENRICH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from semistream.spark.bench.engine import Caller
     from semistream.spark.bench.grid import SparkGrid
-    from semistream.spark.bench.systems import Setting
 
 __all__ = ["measure_routing", "tasks_of_batches"]
 
@@ -34,7 +33,7 @@ def measure_routing(
 ) -> Iterator[dict[str, Any]]:
     """Give for every router, skew and read what each task of each batch did."""
     rows, batch_rows = min(grid.rows), max(grid.batch_rows)
-    plain = setting_of(grid, Products(rows, folder), "left")
+    plain = Setting.of(Products(rows, folder), "left", grid.share)
     for exponent in grid.exponents:
         sales = Sales(rows, exponent, batch_rows, grid.routed_batches)
         batches = Batches(sales.prepare(folder), sales.files, sales.batches)

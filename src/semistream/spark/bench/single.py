@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.spark.bench.data import Products, Sales
 from semistream.spark.bench.queries import Batches, time_batches
-from semistream.spark.bench.rates import setting_of
-from semistream.spark.bench.systems import ENRICH
+from semistream.spark.bench.systems import Setting
+from semistream.spark.bench.systems.ours import ENRICH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ __all__ = ["measure_single"]
 def measure_single(grid: SparkGrid, folder: Path, engines: Caller) -> dict[str, Any]:
     """Time batches of one row with the join and without it, in turn, at the largest R."""
     rows = max(grid.rows)
-    at = replace(setting_of(grid, Products(rows, folder), "left"), options={"check": False})
+    at = replace(Setting.of(Products(rows, folder), "left", grid.share), options={"check": False})
     sales = Sales(rows, grid.exponent, 1, grid.single_batches, files=1)
     batches = Batches(sales.prepare(folder), sales.files, sales.batches)
     took: dict[str, list[list[int]]] = {ENRICH: [], "none": []}

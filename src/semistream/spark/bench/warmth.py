@@ -17,8 +17,8 @@ from semistream.join import Join
 from semistream.master import open_master
 from semistream.spark.bench.data import KEY, Products, Sales, cold_copy
 from semistream.spark.bench.queries import Batches, finished, milliseconds
-from semistream.spark.bench.rates import setting_of
-from semistream.spark.bench.systems import ENRICH
+from semistream.spark.bench.systems import Setting
+from semistream.spark.bench.systems.ours import ENRICH
 from semistream.spark.bench.workers import kill_one, python_workers
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from semistream.metrics import Metrics
     from semistream.spark.bench.engine import Caller
     from semistream.spark.bench.grid import SparkGrid
-    from semistream.spark.bench.systems import Setting
     from semistream.spark.watch import BatchMetrics
 
 __all__ = ["measure_warmth", "metrics_of_batches"]
@@ -41,7 +40,7 @@ def measure_warmth(
 ) -> dict[str, Any]:
     """Give the hit rate of every batch: of one join, and of each number of workers."""
     rows, batch_rows = min(grid.rows), min(grid.batch_rows)
-    at = setting_of(grid, Products(rows, folder), "left")
+    at = Setting.of(Products(rows, folder), "left", grid.share)
     count = grid.warm_batches + 2 * grid.later_batches
     sales = Sales(rows, grid.exponent, batch_rows, count, files=max(grid.workers))
     batches = Batches(sales.prepare(folder), sales.files, count)
@@ -55,7 +54,7 @@ def measure_warmth(
     record["one_join"] = _one_join(at, batches)
     with ExitStack() as stack:
         crews = [
-            _Crew(workers, replace(at, master=str(cold)), batches, engines, grid.limit)
+            _Crew(workers, replace(at, copy=str(cold)), batches, engines, grid.limit)
             for workers in grid.workers
             for cold in [stack.enter_context(cold_copy(Path(at.master)))]
         ]

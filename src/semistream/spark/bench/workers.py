@@ -6,14 +6,19 @@ import os
 import signal
 from pathlib import Path
 
-__all__ = ["kill_one", "python_workers"]
+__all__ = ["kill_one", "processes_below", "python_workers"]
+
+
+def processes_below(root: int) -> list[int]:
+    """Give the children of a process, and theirs."""
+    parents = _parents()
+    return sorted(pid for pid in parents if root in _above(pid, parents))
 
 
 def python_workers() -> list[int]:
     """Give the processes that the daemons of this process's Spark have forked."""
-    parents = {int(entry.name): _parent(entry) for entry in Path("/proc").glob("[0-9]*")}
-    daemons = {pid for pid in parents if _is_daemon(pid) and os.getpid() in _above(pid, parents)}
-    return sorted(pid for pid, parent in parents.items() if parent in daemons)
+    daemons = {pid for pid in processes_below(os.getpid()) if _is_daemon(pid)}
+    return sorted(pid for pid, parent in _parents().items() if parent in daemons)
 
 
 def kill_one() -> int:
@@ -21,6 +26,10 @@ def kill_one() -> int:
     pid = python_workers()[0]
     os.kill(pid, signal.SIGKILL)
     return pid
+
+
+def _parents() -> dict[int, int]:
+    return {int(entry.name): _parent(entry) for entry in Path("/proc").glob("[0-9]*")}
 
 
 def _parent(process: Path) -> int:

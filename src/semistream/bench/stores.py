@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import shutil
 import time
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semistream.bench.build import PeakMemory
-from semistream.bench.engines import ENGINES, Engine
+from semistream.bench.engines import ENGINES, IN_MEMORY, Engine
+from semistream.bench.engines.building import built
 from semistream.bench.matrix import one_thread, take_rounds
 from semistream.bench.run import Run
 from semistream.bench.workload import Bound, Feed, Workload
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-__all__ = ["Contest", "PeerGrid", "engine_at", "measure_peers"]
+__all__ = ["Contest", "StoreGrid", "engine_at", "measure_stores"]
 
 _MOST_BOUND_ROWS = 5_000_000  # a larger master is not read into memory for the bound
 
 
 @dataclass(frozen=True)
-class PeerGrid:
+class StoreGrid:
     """Who is measured, in which chunks, at which size."""
 
     algorithm: str
     rows: int = 2_000_000
-    engines: tuple[str, ...] = ("duckdb", "lmdb", "rocksdb", "sqlite")
+    engines: tuple[str, ...] = tuple(kind.name for kind in (*ENGINES, *IN_MEMORY))
     chunks: tuple[int, ...] = (100_000, 1_000_000)
     """Stream rows in a chunk: every engine is measured with each, ours with the first."""
     memory: int = 64 << 20
@@ -101,40 +101,26 @@ class Contest:
         return ""
 
 
-def engine_at(kind: type[Engine], grid: PeerGrid, folder: Path) -> Engine:
+def engine_at(kind: type[Engine], grid: StoreGrid, folder: Path) -> Engine:
     """Give the engine, its master built if it was not there."""
-    path = folder / f"{kind.name}-{grid.rows}"
-    schema = grid.workload.table().schema
-    engine = kind(path, schema, grid.memory)
-    if not path.exists():
-        unfinished = folder / f"{kind.name}-{grid.rows}-unfinished"
-        _remove(unfinished)
-        kind(unfinished, schema, grid.memory).build(grid.workload.table())
-        unfinished.rename(path)
-    return engine
+    path, schema = folder / f"{kind.name}-{grid.rows}", grid.workload.table().schema
+    return built(kind, path, schema, grid.memory, grid.workload.table)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def measure_peers(
-    grids: Iterable[PeerGrid], folder: Path, say: Callable[[str], None]
+def measure_stores(
+    grids: Iterable[StoreGrid], folder: Path, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Measure every grid; give a record that can be written as JSON."""
     one_thread()
     return {
-        "kind": "peers",
+        "kind": "stores",
         "what": "stream rows a second beside other stores, one thread each",
         "machine": describe(),
         "settings": [_measure(grid, folder, say) for grid in grids],
     }
 
 
-def _measure(grid: PeerGrid, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+def _measure(grid: StoreGrid, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     say(f"R = {grid.rows:,}: masters")
     path = grid.workload.prepare(folder, grid.page_bytes)
@@ -167,8 +153,8 @@ def _measure(grid: PeerGrid, folder: Path, say: Callable[[str], None]) -> dict[s
     return {**asdict(grid), "bound": bounds, "rates": rates, "notes": notes, "left_out": left_out}
 
 
-def _engines(grid: PeerGrid) -> list[type[Engine]]:
-    return [kind for kind in ENGINES if kind.name in grid.engines]
+def _engines(grid: StoreGrid) -> list[type[Engine]]:
+    return [kind for kind in (*ENGINES, *IN_MEMORY) if kind.name in grid.engines]
 
 
 def _contests(engines: list[Engine], feeds: list[Feed]) -> Iterator[Contest]:
@@ -177,12 +163,12 @@ def _contests(engines: list[Engine], feeds: list[Feed]) -> Iterator[Contest]:
             yield Contest(engine, feed)
 
 
-def _join(grid: PeerGrid, path: Path, schema: pa.Schema) -> Join:
+def _join(grid: StoreGrid, path: Path, schema: pa.Schema) -> Join:
     master = open_master(path)
     return Join(master, schema, on="key", memory=grid.memory, algorithm=grid.algorithm)
 
 
-def _joined(grid: PeerGrid, path: Path, feed: Feed) -> pa.Table:
+def _joined(grid: StoreGrid, path: Path, feed: Feed) -> pa.Table:
     """Give the rows of the first chunk, joined by us."""
     join = _join(grid, path, feed.schema)
     rows = [*join.offer(feed.batches[0]), *join.drain()]
@@ -190,7 +176,7 @@ def _joined(grid: PeerGrid, path: Path, feed: Feed) -> pa.Table:
 
 
 def _rounds(
-    grid: PeerGrid, path: Path, feed: Feed, contests: list[Contest]
+    grid: StoreGrid, path: Path, feed: Feed, contests: list[Contest]
 ) -> tuple[list[int], dict[str, list[int]]]:
     run = Run(_join(grid, path, feed.schema), feed.forever())
     run.warm_up(10 * grid.seconds)
@@ -233,7 +219,7 @@ def _child(pipe: Connection, measure: Callable[..., dict[str, int]], *arguments:
     pipe.send(measure(*arguments))
 
 
-def _engine_memory(grid: PeerGrid, engine: Engine, chunk_rows: int) -> dict[str, int]:
+def _engine_memory(grid: StoreGrid, engine: Engine, chunk_rows: int) -> dict[str, int]:
     chunk = next(grid.workload.stream(grid.exponent).batches(chunk_rows, chunk_rows))
     with PeakMemory() as peak:
         engine.open()
@@ -242,7 +228,7 @@ def _engine_memory(grid: PeerGrid, engine: Engine, chunk_rows: int) -> dict[str,
     return {"grown_bytes": peak.grown}
 
 
-def _own_memory(grid: PeerGrid, path: Path) -> dict[str, int]:
+def _own_memory(grid: StoreGrid, path: Path) -> dict[str, int]:
     feed = Feed.of(grid.workload.stream(grid.exponent), grid.chunks[0] * 4, grid.chunks[0])
 
     def run_for(seconds: float, memory: int) -> Run:

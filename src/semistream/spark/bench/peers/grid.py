@@ -1,0 +1,158 @@
+"""What is measured beside the alternatives, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+__all__ = ["FULL", "Cell", "PeersGrid"]
+
+FULL = 50_000_000
+"""Rows of the largest master, behind ``--full``."""
+SPARK = ("default", "shuffle-hash", "sort-merge", "broadcast")
+STORES = ("duckdb", "lmdb", "rocksdb", "sqlite")
+BOUNDS = ("bound", "arrow-memory", "duckdb-memory", "polars-memory")
+BATCHES = ("jdbc", "delta")
+OURS = ("enrich", "enrich-auto")
+STRONG = (*OURS, *SPARK, *BATCHES, *STORES)
+ROW_BY_ROW = ("lmdb-rows", "rocksdb-rows", "sqlite-rows")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting, and who is measured there."""
+
+    rows: int
+    how: str
+    batch_rows: int
+    systems: tuple[str, ...]
+    exponent: float = 1.0
+    share: float = 0.05
+    """The budget, as a share of the master's bytes."""
+    duplicates: int = 1
+    """Rows of a key."""
+
+    @property
+    def label(self) -> str:
+        """The setting in words."""
+        several = f", {self.duplicates} rows a key" if self.duplicates > 1 else ""
+        return (
+            f"R = {self.rows:,}{several}, {self.how}, Zipf {self.exponent:g}, {self.share:.0%}, "
+            f"batches of {self.batch_rows:,}"
+        )
+
+
+@dataclass(frozen=True)
+class PeersGrid:
+    """What is measured, one thing varied at a time around 2M rows, left, Zipf 1, 5 %."""
+
+    rows: tuple[int, ...] = (2_000_000, 10_000_000)
+    batch_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    hows: tuple[str, ...] = ("left", "inner")
+    exponents: tuple[float, ...] = (0.5, 1.2)
+    share: float = 0.05
+    """The budget, as a share of the master's bytes."""
+    shares: tuple[float, ...] = (0.01, 0.10, 0.20)
+    """Other budgets, for one setting."""
+    duplicates: int = 3
+    absent: float = 0.05
+    """The share of stream rows without a match."""
+    systems: tuple[str, ...] = (*STRONG, *BOUNDS, *ROW_BY_ROW)
+    """Who is measured, of all; the published algorithms in one cell, if any."""
+    published: bool = True
+    rounds: int = 2
+    """In each every system has its turn, in an order that is drawn, so that noise hits all."""
+    seconds: float = 2.5
+    """What the counted batches of a round take, about."""
+    limit: float = 100.0
+    """Seconds after which a query is ended; what it has done until then counts."""
+    most_batches: int = 14
+    """Of a round; of batches of 1M rows there are no more than 8M rows."""
+    driver_memory: str = "4g"
+    broadcast_memory: str = "8g"
+    """Of the process that broadcasts the master."""
+    memory_rows: int = 2_000_000
+    steady_rows: int = 2_000_000
+    steady_seconds: float = 600.0
+    steady_rate: int = 50_000
+    steady_batch: int = 10_000
+    growth: tuple[int, ...] = (2_000_000, 10_000_000)
+    growth_memory: int = 64 << 20
+    flink_rows: int = 400_000
+    """Stream rows that Flink is timed with."""
+    seed: int = 0
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All settings."""
+        least, middle = min(self.rows), sorted(self.batch_rows)[len(self.batch_rows) // 2]
+        plain = [
+            Cell(rows, how, batch, self._at(rows, how, batch), share=self.share)
+            for rows, how, batch in product(self.rows, self.hows, self.batch_rows)
+            if how == "left" or batch > min(self.batch_rows) or len(self.batch_rows) == 1
+        ]
+        base = Cell(least, "left", middle, self._known(STRONG), share=self.share)
+        skewed = [replace(base, exponent=exponent) for exponent in self.exponents]
+        several = [replace(base, duplicates=self.duplicates)] if self.duplicates > 1 else []
+        ours = self._known((*OURS, *STORES, "bound"))
+        budgets = [
+            replace(base, share=share, batch_rows=max(self.batch_rows), systems=ours)
+            for share in self.shares
+        ]
+        return (*plain, *skewed, *several, *budgets)
+
+    def _at(self, rows: int, how: str, batch_rows: int) -> tuple[str, ...]:
+        """Give who is measured: bounds and slow ways at the least R, not with small batches."""
+        names: tuple[str, ...] = STRONG
+        if rows >= FULL:
+            names = (*OURS, *SPARK, "duckdb")  # the others were compared at 10M
+        if rows == min(self.rows) and how == "left" and batch_rows > min(self.batch_rows):
+            names += BOUNDS
+        elif rows < FULL:
+            names += ("bound",)
+        if self._is_middle(rows, how, batch_rows):
+            names += ROW_BY_ROW
+        return self._known(names)
+
+    def _is_middle(self, rows: int, how: str, batch_rows: int) -> bool:
+        middle = sorted(self.batch_rows)[len(self.batch_rows) // 2]
+        return (rows, how, batch_rows) == (min(self.rows), "left", middle)
+
+    def _known(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if name in self.systems)
+
+    @property
+    def published_cell(self) -> Cell | None:
+        """The setting in which every algorithm of the papers is measured too."""
+        chosen = next((c for c in self.cells if self._is_middle(c.rows, c.how, c.batch_rows)), None)
+        return chosen if self.published else None
+
+    def batches_of(self, batch_rows: int) -> int:
+        """Give how many batches of this size there are in files."""
+        return max(3, min(self.most_batches, 8_000_000 // batch_rows))
+
+    def full(self) -> PeersGrid:
+        """Give the grid with the largest master too."""
+        return replace(self, rows=(*self.rows, FULL), growth=(*self.growth, FULL))
+
+    def quick(self) -> PeersGrid:
+        """Give a small version, to try it: its figures mean little."""
+        return replace(
+            self,
+            rows=(200_000,),
+            batch_rows=(2_000, 20_000),
+            exponents=(),
+            share=0.2,
+            shares=(),
+            rounds=1,
+            seconds=0.3,
+            limit=30.0,
+            most_batches=4,
+            memory_rows=200_000,
+            steady_rows=200_000,
+            steady_seconds=8.0,
+            steady_rate=5_000,
+            steady_batch=1_000,
+            growth=(200_000,),
+            flink_rows=20_000,
+        )

@@ -1,0 +1,131 @@
+"""All that is measured beside the alternatives, into one record."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from semistream.machine import describe
+from semistream.spark.bench.engine import EngineError, Engines
+from semistream.spark.bench.grid import DROPPED
+from semistream.spark.bench.live_store import JARS
+from semistream.spark.bench.peers.contest import Contest
+from semistream.spark.bench.peers.footprint import measure_memory
+from semistream.spark.bench.peers.growth import measure_cores, measure_growth
+from semistream.spark.bench.peers.steady import measure_steady
+from semistream.spark.bench.queries import versions
+from semistream.spark.bench.systems import SYSTEMS
+from semistream.spark.bench.systems.ours import PUBLISHED, ours_of
+from semistream.spark.jars import DELTA_CATALOG, EXTENSIONS, artifacts, folder_for
+from semistream.spark.maven import JarsError, download
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from semistream.spark.bench.peers.grid import Cell, PeersGrid
+
+_DELTA = {
+    "spark.sql.extensions": EXTENSIONS["delta"],
+    "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
+}
+
+__all__ = ["PARTS", "PeersBench", "steps"]
+
+PARTS = ("cells", "memory", "growth", "cores", "steady")
+"""What there is to measure."""
+
+
+def steps(grid: PeersGrid, parts: tuple[str, ...]) -> int:
+    """Give how many records `PeersBench.run` gives."""
+    return sum(len(_cells(grid)) if part == "cells" else 1 for part in parts)
+
+
+def _cells(grid: PeersGrid) -> list[Cell]:
+    """Give all settings; in one of them every published algorithm is measured too."""
+    cells = list(grid.cells)
+    if grid.published_cell is not None:
+        place = cells.index(grid.published_cell)
+        names = tuple(map(ours_of, PUBLISHED))
+        cells[place] = replace(cells[place], systems=cells[place].systems + names)
+    return cells
+
+
+@dataclass
+class PeersBench:
+    """Measures part after part; what cannot be had is named and left out."""
+
+    grid: PeersGrid
+    folder: Path
+    url: str = field(repr=False)
+    say: Callable[[str], None]
+
+    def run(self, parts: tuple[str, ...], earlier: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Give the record after every step; parts that are not measured stay as they were."""
+        left_out: dict[str, str] = {}
+        config = self._config(left_out)
+        with self._engines(config) as engines:
+            self.say("starting Spark")
+            record = earlier | {
+                "kind": "peers",
+                "what": "milliseconds of micro-batches on Spark, ours beside the alternatives",
+                "machine": describe() | engines.call("main", versions),
+                "grid": asdict(self.grid),
+                "dropped": DROPPED,
+                "labels": {name: system.label for name, system in SYSTEMS.items()},
+                "left_out": left_out,
+            }
+            for part in parts:
+                yield from self._part(part, record, engines, config)
+
+    def _part(
+        self, part: str, record: dict[str, Any], engines: Engines, config: dict[str, str]
+    ) -> Iterator[dict[str, Any]]:
+        if part == "cells":
+            yield from self._measured_cells(record, engines)
+            return
+        grid, folder, say = self.grid, self.folder, self.say
+        measures: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+            "memory": lambda: measure_memory(grid, folder, config, self.url, say),
+            "growth": lambda: measure_growth(grid, folder, engines, say),
+            "cores": lambda: measure_cores(grid, folder, config, say),
+            "steady": lambda: measure_steady(grid, folder, engines, say),
+        }
+        try:
+            record[part] = list(measures[part]())
+        except EngineError as error:
+            record["left_out"][part] = str(error)
+        yield record
+
+    def _measured_cells(self, record: dict[str, Any], engines: Engines) -> Iterator[dict[str, Any]]:
+        order = random.Random(self.grid.seed)  # noqa: S311 - an order
+        contest = Contest(self.grid, self.folder, engines, order, self.say, self.url)
+        record["cells"] = []
+        for cell in _cells(self.grid):
+            about = {k: v for k, v in asdict(cell).items() if k != "systems"}
+            record["cells"].append(about | contest.measure(cell))
+            yield record
+
+    def _engines(self, config: dict[str, str]) -> Engines:
+        more = {"broadcast": {"spark.driver.memory": self.grid.broadcast_memory}}
+        masters = {"main": "local[2]", "broadcast": "local[2]"}
+        return Engines(masters, config, longest=900.0, special=more)
+
+    def _config(self, left_out: dict[str, str]) -> dict[str, str]:
+        """Give Spark's settings, with the jars that can be had."""
+        jars = []
+        for name, wanted in {"jdbc": JARS[:1], "delta": artifacts("delta")}.items():
+            try:
+                jars += [download(jar, folder_for() / name) for jar in wanted]
+            except JarsError as error:
+                left_out[name] = str(error)
+        config = {
+            "spark.jars": ",".join(map(str, jars)),
+            "spark.driver.memory": self.grid.driver_memory,
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.maxResultSize": "0",  # else a broadcast fails by a limit, not for memory
+            "spark.sql.streaming.numRecentProgressUpdates": "10000",
+            "spark.log.level": "OFF",  # a join that runs out of memory says so in the record
+        }
+        return config if "delta" in left_out else config | _DELTA

@@ -1,0 +1,83 @@
+"""In a foreachBatch: the keys of a micro-batch are collected, and only their rows are read."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
+
+from semistream.spark.bench.data import KEY, whole_folder
+from semistream.spark.bench.live_systems import LiveSetting, by_key_lists
+from semistream.spark.bench.systems.base import System
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from semistream.spark.bench.systems.base import Setting
+
+__all__ = ["BY_KEYS"]
+
+_IN_LIST = 5_000  # keys: of 5,000 and 50,000 the better one in ``make bench-live``
+
+
+def _from_delta(batch: DataFrame, at: Setting) -> DataFrame:
+    """Read the rows of the keys from Delta.
+
+    Not by a list of literals, which takes Spark minutes to plan: the keys are broadcast, and what
+    lies beyond the least and the greatest is left out before.
+    """
+    keys = batch.select(KEY).distinct()
+    least, most = batch.agg(F.min(KEY), F.max(KEY)).collect()[0]
+    rows = batch.sparkSession.read.format("delta").load(str(at.products.path("delta")))
+    rows = rows.where(F.col(KEY).between(least, most)).join(F.broadcast(keys), KEY, "left_semi")
+    return batch.join(F.broadcast(rows), KEY, at.how)
+
+
+def _write_delta(at: Setting) -> None:
+    from deltalake import write_deltalake  # noqa: PLC0415 - an extra
+
+    path = at.products.path("delta")
+    if not path.exists():
+        with whole_folder(path) as new:
+            write_deltalake(str(new), at.products.batches())
+
+
+def _delta_missing(at: Setting) -> str:  # noqa: ARG001 - as others
+    if importlib.util.find_spec("deltalake") is None:
+        return "deltalake is not installed: pip install 'semistream[lakehouse]'"
+    return ""
+
+
+def _from_database(batch: DataFrame, at: Setting) -> DataFrame:
+    """Read the rows of the keys by JDBC, in lists."""
+    live = LiveSetting(at.store, at.products.schema.remove(0), at.memory, _IN_LIST)
+    joined = by_key_lists(batch, live)
+    return joined if at.how == "left" else joined.where(F.col("surrogate").isNotNull())
+
+
+def _load(at: Setting) -> None:
+    at.store.load(at.products)
+
+
+def _no_database(at: Setting) -> str:
+    return "" if at.url else "no database was given: --url, or make bench-peers, which starts one"
+
+
+BY_KEYS: dict[str, System] = {
+    "delta": System(
+        "foreachBatch, Delta by its keys",
+        _from_delta,
+        _write_delta,
+        _delta_missing,
+        in_batches=True,
+    ),
+    "jdbc": System(
+        "foreachBatch, PostgreSQL by JDBC key lists",
+        _from_database,
+        _load,
+        _no_database,
+        in_batches=True,
+        unique=True,
+    ),
+}
