@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from semistream.algorithms import algorithms as known_algorithms
-from semistream.bench import live_commands, tuning_commands
+from semistream.bench import live_commands, peers_commands, tuning_commands
 from semistream.bench.build import measure_build
 from semistream.bench.confined import ConfinedGrid, measure_confined
 from semistream.bench.drift import DriftGrid, measure_drift
+from semistream.bench.extras import spark_needed
 from semistream.bench.figure import draw
 from semistream.bench.growth import GrowthGrid, best_published, measure_growth
 from semistream.bench.matrix import SLOW, Grid, cell_of, measure
@@ -30,9 +30,6 @@ from semistream.machine import describe
 from semistream.spark.bench.grid import SparkGrid
 from semistream.terminal import AsJson, build_bar, console, errors, messages, progress_bar
 from semistream.units import format_bytes, parse_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["add_to"]
 
@@ -57,6 +54,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("bench-show")(bench_show)
     tuning_commands.add_to(app)
     live_commands.add_to(app)
+    peers_commands.add_to(app)
 
 
 def bench(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -344,19 +342,14 @@ def bench_drift(  # noqa: PLR0913, PLR0917 - one argument an option
         _show(record, as_json)
 
 
-def bench_spark(  # noqa: PLR0913, PLR0917 - one argument an option
+def bench_spark(
     output: Output = None,
-    figure: Figure = None,
     rows: Annotated[
         list[int] | None, typer.Option(help="Rows of a master; repeat it for several.")
     ] = None,
     batch_rows: Annotated[
         list[int] | None, typer.Option(help="Rows of a micro-batch; repeat it for several.")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="How many samples.")] = SparkGrid.rounds,
-    seconds: Annotated[
-        float, typer.Option(help="What the counted batches of a sample take, about.")
-    ] = SparkGrid.seconds,
     pause: Annotated[
         float, typer.Option(help="Seconds in which Python workers rest; a minute ends them.")
     ] = SparkGrid.pause,
@@ -364,20 +357,17 @@ def bench_spark(  # noqa: PLR0913, PLR0917 - one argument an option
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure enrichment on Spark beside Spark's own joins, and beside what Python costs anyway.
+    """Measure a batch of one row, how evenly routing loads tasks, and how warm workers are.
 
-    In micro-batches of files, into no sink, on local[2] with 4 GB for the driver. Every system's
-    rows are compared with ours before it is timed. Then what a join adds to a batch of one row, how
-    evenly routing loads the tasks, and how warm workers are, also after a pause and a killed one.
+    In micro-batches of files, into no sink, on local[2] with 4 GB for the driver; warmth also after
+    a pause and with a worker killed. Rates beside Spark's own joins are in bench-peers.
     """
-    with messages(), _spark_needed():
+    with messages(), spark_needed():
         from semistream.spark.bench.measure import engines_for, measure_spark, steps  # noqa: PLC0415
 
         plain = SparkGrid(
             rows=tuple(rows or SparkGrid.rows),
             batch_rows=tuple(batch_rows or SparkGrid.batch_rows),
-            rounds=rounds,
-            seconds=seconds,
             pause=pause,
         )
         grid, record = plain.quick() if quick else plain, {}
@@ -392,21 +382,7 @@ def bench_spark(  # noqa: PLR0913, PLR0917 - one argument an option
             for record in measure_spark(grid, data.absolute(), engines, say):
                 bar.advance(task)
                 _store(record, output)
-        if figure is not None:
-            draw(record, figure)
         _show(record, as_json)
-
-
-@contextmanager
-def _spark_needed() -> Iterator[None]:
-    """Say which extra brings a package that is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in {"pyspark", "pandas"}:
-            raise
-        msg = f"this benchmark needs {error.name}: pip install 'semistream[spark]'"
-        raise OptionError(msg) from None
 
 
 def bench_show(

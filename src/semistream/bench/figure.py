@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.spark_tables import best_of_spark, round_rates
-from semistream.bench.summary import Spread, spread
+from semistream.bench.summary import spread
 from semistream.bench.tuning_tables import curve_of
 from semistream.errors import OptionError
 from semistream.units import format_bytes
@@ -14,30 +13,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_into"]
 
 _MARKS = "osD^v"
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """Draw a record of growth, drift, Spark, predictions, tuning or sustained rates as SVG."""
+    """Draw a record of growth, drift, predictions, tuning or sustained rates as SVG."""
     kinds: dict[str, Callable[[dict[str, Any], Any], None]] = {
         "growth": _growth,
         "drift": _drift,
-        "spark": _spark,
         "model": _model,
         "sustain": _sustain,
         "tuning": _tuning,
     }
     if record["kind"] not in kinds:
         raise OptionError.unknown("a figure of", record["kind"], kinds)
+    draw_into(path, lambda figure: kinds[record["kind"]](record, figure))
+
+
+def draw_into(path: Path, draw: Callable[[Any], None]) -> None:
+    """Draw a figure into an SVG file."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
         msg = "figures need matplotlib: pip install 'semistream[bench]'"
         raise OptionError(msg) from None
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    kinds[record["kind"]](record, figure)
+    draw(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
@@ -95,26 +98,6 @@ def _drift(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matpl
         panel.set_ylim(0, None)
     panels[0].set_ylabel("million stream rows/s")
     panels[0].legend(fontsize="small")
-
-
-def _spark(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
-    """Draw rates as bars: one panel an R, a group a join type and size of a micro-batch."""
-    sizes = list(dict.fromkeys(cell["rows"] for cell in record["cells"]))
-    for panel, rows in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
-        cells = [cell for cell in record["cells"] if cell["rows"] == rows]
-        for place, label in enumerate(("enrich", "Spark's best join", "constant columns")):
-            found = [_spark_rate(record, cell, place) for cell in cells]
-            x = [group + 0.27 * (place - 1) for group in range(len(cells))]
-            panel.bar(x, [s.middle / 1e6 for s in found], 0.25, label=label)
-        names = [f"{cell['how']}\n{cell['batch_rows'] // 1000:,}k" for cell in cells]
-        panel.set_xticks(range(len(cells)), names)
-        panel.set(title=f"R = {rows / 1e6:g}M rows", ylabel="million stream rows/s")
-    figure.axes[0].legend(fontsize="small")
-
-
-def _spark_rate(record: dict[str, Any], cell: dict[str, Any], place: int) -> Spread:
-    system = ("enrich", best_of_spark(cell, record["dropped"]), "bound")[place]
-    return spread(round_rates(cell, system, record["dropped"]) if system else [0.0])
 
 
 def _model(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types

@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.sheet import Sheet, thousands
-from semistream.bench.summary import Spread, ratio, spread
+from semistream.bench.rounds import warm
+from semistream.bench.sheet import Sheet
+from semistream.bench.summary import Spread, spread
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -14,21 +15,13 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-__all__ = ["best_of_spark", "round_rates", "spark_sheets"]
+__all__ = ["spark_sheets"]
 
-_OURS, _BOUND = "enrich", "bound"
-_NAMES = {
-    _BOUND: "mapInArrow, constant columns (bound)",
-    "default": "Spark's join",
-    "shuffle-hash": "Spark's join, shuffle-hash",
-    "broadcast": "Spark's join, broadcast",
-}
+_OURS = "enrich"
 
 
 def spark_sheets(record: Record) -> Iterator[Sheet]:
     """Give the tables of a record; one that is not complete has some of them."""
-    for rows in dict.fromkeys(cell["rows"] for cell in record["cells"]):
-        yield _rates(record, [cell for cell in record["cells"] if cell["rows"] == rows])
     if "single" in record:
         yield _single(record)
     if "routing" in record:
@@ -39,66 +32,6 @@ def spark_sheets(record: Record) -> Iterator[Sheet]:
         yield Sheet("Failed", ("part", "why"), tuple(record["failed"].items()))
 
 
-def round_rates(cell: Record, system: str, dropped: int) -> list[float]:
-    """Give the rows a second of each round, by the median of its batches.
-
-    Examples
-    --------
-    >>> round_rates({"batch_rows": 100, "milliseconds": {"x": [[9, 9, 50, 40, 60]]}}, "x", 2)
-    [2000.0]
-    """
-    rounds = cell["milliseconds"][system]
-    return [1000 * cell["batch_rows"] / statistics.median(_warm(took, dropped)) for took in rounds]
-
-
-def _warm(milliseconds: Sequence[int], dropped: int) -> Sequence[int]:
-    """Leave out the first batches; of a query that was ended early the last one counts."""
-    return milliseconds[dropped:] or milliseconds[-1:]
-
-
-def best_of_spark(cell: Record, dropped: int) -> str | None:
-    """Give the one of Spark's joins with the best median, if one has not failed."""
-    known = [name for name in cell["milliseconds"] if name not in {_OURS, _BOUND}]
-    rates = {name: spread(round_rates(cell, name, dropped)).middle for name in known}
-    return max(rates, key=lambda name: rates[name], default=None)
-
-
-def _rates(record: Record, cells: list[Record]) -> Sheet:
-    dropped, first = record["dropped"], cells[0]
-    names = [_OURS, _BOUND, *(name for name in _NAMES if name != _BOUND)]
-    rows = [
-        (_NAMES.get(name, name), *(_rate(cell, name, dropped) for cell in cells)) for name in names
-    ]
-    rows.append(("enrich to the bound", *(_to(cell, _BOUND, dropped) for cell in cells)))
-    best = [best_of_spark(cell, dropped) for cell in cells]
-    against = (_to(cell, name, dropped) for cell, name in zip(cells, best, strict=True))
-    rows.append(("enrich to Spark's best", *against))
-    heads = ("", *(f"{cell['how']}, {cell['batch_rows']:,}" for cell in cells))
-    failed = {f"{name}: {why}" for cell in cells for name, why in cell["failed"].items()}
-    note = "thousand stream rows/s: median of rounds (range); how, and rows of a micro-batch"
-    return Sheet(
-        f"R = {first['rows']:,} × 120 B, {format_bytes(first['memory'])}, Zipf "
-        f"{record['grid']['exponent']:g}, {record['machine']['master']}",
-        heads,
-        tuple(rows),
-        "; ".join([note, *sorted(failed)]),
-    )
-
-
-def _rate(cell: Record, name: str, dropped: int) -> str:
-    if name not in cell["milliseconds"]:
-        return "failed" if name in cell["failed"] else "–"
-    return thousands(round_rates(cell, name, dropped))
-
-
-def _to(cell: Record, other: str | None, dropped: int) -> str:
-    """Give the ratio of ours to another, round by round."""
-    if other is None or not {_OURS, other} <= set(cell["milliseconds"]):
-        return "–"
-    mine, theirs = (round_rates(cell, name, dropped) for name in (_OURS, other))
-    return _times(ratio(mine, theirs))
-
-
 def _times(found: Spread) -> str:
     return f"{found.middle:.2f}× ({found.least:.2f}–{found.most:.2f})"
 
@@ -106,7 +39,7 @@ def _times(found: Spread) -> str:
 def _single(record: Record) -> Sheet:
     single, dropped = record["single"], record["dropped"]
     samples = {
-        name: [took for each in rounds for took in _warm(each, dropped)]
+        name: [took for each in rounds for took in warm(each, dropped)]
         for name, rounds in single["milliseconds"].items()
     }
     middle = {name: statistics.median(took) for name, took in samples.items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from semistream.bench.live_tables import live_sheets
 from semistream.bench.matrix import Cell, cell_of
 from semistream.bench.model_tables import model_sheets
+from semistream.bench.peers_tables import peers_sheets
 from semistream.bench.sheet import Sheet, thousands
 from semistream.bench.spark_tables import spark_sheets
 from semistream.bench.summary import LOST, Versus, candidate, ratio, spread, versus
@@ -26,6 +27,7 @@ def sheets(record: Record) -> Iterator[Sheet]:
     kinds: dict[str, Callable[[Record], Iterator[Sheet]]] = {
         "matrix": _matrix,
         "stores": _stores,
+        "peers": peers_sheets,
         "confined": _confined,
         "growth": _growth,
         "drift": _drift,

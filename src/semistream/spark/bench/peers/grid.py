@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
-__all__ = ["FULL", "Cell", "PeersGrid"]
+__all__ = ["FULL", "PARTS", "Cell", "PeersGrid"]
+
+PARTS = ("cells", "flink", "memory", "growth", "cores", "steady")
+"""What there is to measure."""
 
 FULL = 50_000_000
 """Rows of the largest master, behind ``--full``."""

@@ -31,10 +31,7 @@ _DELTA = {
     "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
 }
 
-__all__ = ["PARTS", "PeersBench", "steps"]
-
-PARTS = ("cells", "memory", "growth", "cores", "steady")
-"""What there is to measure."""
+__all__ = ["PeersBench", "steps"]
 
 
 def steps(grid: PeersGrid, parts: tuple[str, ...]) -> int:

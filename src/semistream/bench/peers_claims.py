@@ -1,0 +1,138 @@
+"""What was asked of enrichment beside the alternatives, and whether the record has it."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.rounds import best, core_rates, to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from semistream.bench.summary import Spread
+
+    Record = dict[str, Any]
+
+__all__ = ["Claim", "claims"]
+
+_OURS = "enrich"
+_SPARK = ("default", "shuffle-hash", "sort-merge", "broadcast")
+_STORES = ("lmdb", "rocksdb", "sqlite", "lmdb-rows", "rocksdb-rows", "sqlite-rows")
+_BATCHES = ("jdbc", "delta")
+_TO_SPARK = (
+    # how, R, rows of a batch, times
+    ("left", 10_000_000, 100_000, 10.0),
+    ("left", 10_000_000, 1_000_000, 5.0),
+    ("left", 50_000_000, 100_000, 30.0),
+    ("left", 50_000_000, 1_000_000, 5.0),
+    ("inner", 10_000_000, 100_000, 2.5),
+    ("inner", 10_000_000, 1_000_000, 1.2),
+)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What was asked, what was measured, and the verdict by the median."""
+
+    what: str
+    asked: str
+    measured: str
+    met: bool
+
+    @property
+    def verdict(self) -> str:
+        """The verdict as a mark."""
+        return "✓" if self.met else "✗"
+
+
+def claims(record: Record) -> Iterator[Claim]:
+    """Give every claim that the record can decide."""
+    for how, rows, batch_rows, times in _TO_SPARK:
+        yield from _to_spark(record, (how, rows, batch_rows), times)
+    yield from _worst(record, "every key-value store in the worker", _STORES, 3.0)
+    yield from _worst(record, "DuckDB on disk in the worker", ("duckdb",), 1.0)
+    yield from _worst(record, "a foreachBatch that reads by keys", _BATCHES, 1.0)
+    yield from _worst(record, "auto to the best way, ours or not", (), 0.95)
+    yield from _flink(record)
+    yield from _cores(record)
+
+
+def _to_spark(record: Record, which: tuple[str, int, int], times: float) -> Iterator[Claim]:
+    for cell in _plain(record):
+        if (cell["how"], cell["rows"], cell["batch_rows"]) == which:
+            rival = best(cell, _SPARK, record["dropped"])
+            found = to(cell, _OURS, rival, record["dropped"])
+            if found is not None:
+                how, rows, batch_rows = which
+                what = f"{how}, R = {rows / 1e6:g}M, batches of {batch_rows:,}, to Spark's best"
+                yield _ratio(what, times, found, f"({rival})")
+
+
+def _plain(record: Record) -> list[Record]:
+    share = record["grid"]["share"]
+    return [
+        c
+        for c in record.get("cells", [])
+        if (c["exponent"], c["share"], c["duplicates"]) == (1.0, share, 1)
+    ]
+
+
+def _worst(record: Record, what: str, others: Sequence[str], times: float) -> Iterator[Claim]:
+    """Give the claim at the cell and the other where it is least true."""
+    pairs = _auto_pairs if not others else _pairs
+    found = [
+        (ratio, cell, other)
+        for cell in record.get("cells", [])
+        for other, ratio in pairs(record, cell, others)
+    ]
+    if not found:
+        return
+    worst, cell, other = min(found, key=lambda each: each[0].middle)
+    where = (
+        f"({other}; R = {cell['rows'] / 1e6:g}M, {cell['how']}, Zipf {cell['exponent']:g}, "
+        f"{cell['share']:.0%}, {cell['batch_rows']:,}"
+        + (f", {cell['duplicates']} rows a key)" if cell["duplicates"] > 1 else ")")
+    )
+    least = sum(ratio.middle >= times for ratio, _, _ in found)
+    yield _ratio(f"{what}, at worst", times, worst, f"{where}; {least} of {len(found)} met")
+
+
+def _pairs(record: Record, cell: Record, others: Sequence[str]) -> Iterator[tuple[str, Spread]]:
+    for other in others:
+        found = to(cell, _OURS, other, record["dropped"])
+        if found is not None:
+            yield other, found
+
+
+def _auto_pairs(
+    record: Record,
+    cell: Record,
+    others: Sequence[str],  # noqa: ARG001 - as the other
+) -> Iterator[tuple[str, Spread]]:
+    ways = [s for s in cell["milliseconds"] if s != "bound" and not s.endswith("-memory")]
+    rival = best(cell, ways, record["dropped"])
+    found = to(cell, "enrich-auto", rival, record["dropped"])
+    if rival is not None and found is not None:
+        yield rival, found
+
+
+def _flink(record: Record) -> Iterator[Claim]:
+    for entry in record.get("flink", {}).get("cells", []):
+        mine, theirs = (statistics.median(entry["rates"][name]) for name in (_OURS, "flink"))
+        measured = f"{mine / theirs:.1f}×"
+        yield Claim(f"{entry['how']}, to Flink's lookup join", "5×", measured, mine >= 5 * theirs)
+
+
+def _cores(record: Record) -> Iterator[Claim]:
+    if not record.get("cores"):
+        return
+    found = {count: statistics.median(got) for count, got in core_rates(record).items()}
+    times = found[2] / found[1]
+    yield Claim("two processors to one", "1.8×", f"{times:.2f}×", times >= 1.8)
+
+
+def _ratio(what: str, asked: float, found: Spread, note: str) -> Claim:
+    measured = f"{found.middle:.2f}× ({found.least:.2f}–{found.most:.2f}) {note}"
+    return Claim(what, f"{asked:g}×", measured, found.middle >= asked)

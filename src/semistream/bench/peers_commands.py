@@ -1,0 +1,137 @@
+"""The command that measures enrichment beside what a user would take instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semistream.bench.extras import spark_needed
+from semistream.bench.figure import draw_into
+from semistream.bench.peers_figure import PEERS_FIGURES
+from semistream.bench.show import terminal_table
+from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.tables import sheets
+from semistream.errors import OptionError
+from semistream.spark.bench.peers.grid import PARTS, PeersGrid
+from semistream.terminal import AsJson, console, errors, messages, progress_bar
+
+__all__ = ["add_to"]
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="SEMISTREAM_BENCH_URL",
+        help="A PostgreSQL database, postgresql://…; tables are made in it.",
+    ),
+]
+Parts = Annotated[
+    list[str] | None,
+    typer.Option("--part", help=f"Only this one of {', '.join(PARTS)}; repeat it for several."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("bench-peers")(bench_peers)
+
+
+def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
+    url: Url = "",
+    output: Annotated[Path | None, typer.Option(help="Write the record here, as JSON.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Draw figures into this folder.")] = None,
+    part: Parts = None,
+    rows: Annotated[
+        list[int] | None, typer.Option(help="Rows of a master; repeat it for several.")
+    ] = None,
+    system: Annotated[
+        list[str] | None, typer.Option(help="Only this system; repeat it for several.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="How many samples.")] = None,
+    full: Annotated[bool, typer.Option(help="A master of 50M rows too (24 GB on disk).")] = False,
+    quick: Annotated[bool, typer.Option(help="A small master and few batches.")] = False,
+    data: Annotated[Path, typer.Option(help="Where masters and streams are kept.")] = Path(
+        ".bench"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Measure enrichment beside Spark's joins, stores in workers, key lists, and Flink.
+
+    The same products and sales, two cores, no sink; every system's rows are compared with those of
+    Spark's join before it is timed, systems take turns in an order that is drawn. What cannot be
+    had is named and left out. Parts that are not measured stay as the output has them.
+    """
+    with messages(), spark_needed():
+        parts = _known("part", part or PARTS, PARTS)
+        grid = _grid(full, quick, rows, system, rounds)
+        earlier = read_record(output) if part and output and output.exists() else {}
+        record = _measured(grid, parts, earlier, (data, url, output))
+        if figures is not None:
+            _draw(record, figures)
+        if as_json:
+            typer.echo(compact(record))
+            return
+        for sheet in sheets(record):
+            console.print(terminal_table(sheet))
+
+
+def _grid(
+    full: bool,
+    quick: bool,
+    rows: list[int] | None,
+    systems: list[str] | None,
+    rounds: int | None,
+) -> PeersGrid:
+    grid = PeersGrid().quick() if quick else PeersGrid()
+    grid = grid.full() if full else grid
+    names = systems and _known("system", systems, PeersGrid.systems)
+    given: dict[str, Any] = {
+        "rows": rows and tuple(rows),
+        "systems": names,
+        "published": False if systems else None,
+        "rounds": rounds,
+    }
+    return replace(grid, **{name: value for name, value in given.items() if value is not None})
+
+
+def _measured(
+    grid: PeersGrid,
+    parts: tuple[str, ...],
+    earlier: dict[str, Any],
+    places: tuple[Path, str, Path | None],
+) -> dict[str, Any]:
+    """Measure; the record is written after every step."""
+    from semistream.spark.bench.peers.measure import PeersBench, steps  # noqa: PLC0415 - an extra
+
+    (data, url, output), record = places, earlier
+    with progress_bar() as bar:
+        task = bar.add_task("", total=steps(grid, parts))
+
+        def say(what: str) -> None:
+            bar.update(task, description=what)
+            if not errors.is_terminal:  # where a bar is not drawn
+                errors.print(what, highlight=False)
+
+        for record in PeersBench(grid, data.absolute(), url, say).run(parts, earlier):
+            bar.advance(task)
+            if output is not None:
+                write_record(record, output)
+    return record
+
+
+def _known(
+    what: str, names: list[str] | tuple[str, ...], known: tuple[str, ...]
+) -> tuple[str, ...]:
+    for name in names:
+        if name not in known:
+            raise OptionError.unknown(what, name, known)
+    return tuple(name for name in known if name in names)
+
+
+def _draw(record: dict[str, Any], folder: Path) -> None:
+    for name, (part, draw) in PEERS_FIGURES.items():
+        if record.get(part):
+            draw_into(folder / f"{name}.svg", lambda figure, draw=draw: draw(record, figure))

@@ -1,0 +1,201 @@
+"""Tables of enrichment beside the alternatives."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.peers_claims import claims
+from semistream.bench.rounds import best, core_rates, rates, to, warm
+from semistream.bench.sheet import Sheet, thousands
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from semistream.bench.summary import Spread
+
+    Record = dict[str, Any]
+
+__all__ = ["peers_sheets", "quantile"]
+
+_OURS, _BOUND = "enrich", "bound"
+_IN_MEMORY = ("arrow-memory", "duckdb-memory", "polars-memory")
+
+
+def peers_sheets(record: Record) -> Iterator[Sheet]:
+    """Give the tables of a record; one that is not complete has some of them."""
+    cells = record.get("cells", [])
+    plain = [c for c in cells if _is_plain(record, c)]
+    for rows in dict.fromkeys(cell["rows"] for cell in plain):
+        chosen = [cell for cell in plain if cell["rows"] == rows]
+        heads = [f"{cell['how']}, {cell['batch_rows']:,}" for cell in chosen]
+        title = f"R = {rows:,} × 120 B, Zipf 1, {format_bytes(chosen[0]['memory'])}"
+        yield _rates(record, title, heads, chosen)
+    if others := [cell for cell in cells if not _is_plain(record, cell)]:
+        title = f"Other skew, several rows a key, other budgets; R = {others[0]['rows']:,}, left"
+        yield _rates(record, title, [_differs(cell) for cell in others], others)
+    parts = {"memory": _memory, "growth": _growth, "cores": _cores, "steady": _steady}
+    for name, sheet in parts.items():
+        if record.get(name):
+            yield sheet(record)
+    if record.get("flink"):
+        yield _flink(record)
+    if cells:
+        yield _claims(record)
+
+
+def _is_plain(record: Record, cell: Record) -> bool:
+    share = record["grid"]["share"]
+    return (cell["exponent"], cell["share"], cell["duplicates"]) == (1.0, share, 1)
+
+
+def _differs(cell: Record) -> str:
+    """Say in what a cell differs from the others."""
+    if cell["duplicates"] > 1:
+        return f"{cell['duplicates']} rows a key, {cell['batch_rows']:,}"
+    if cell["exponent"] != 1:
+        return f"Zipf {cell['exponent']:g}, {cell['batch_rows']:,}"
+    return f"{cell['share']:.0%} of R, {cell['batch_rows']:,}"
+
+
+def _rates(record: Record, title: str, heads: Sequence[str], cells: list[Record]) -> Sheet:
+    dropped, labels = record["dropped"], record["labels"]
+    known = dict.fromkeys(s for c in cells for s in (*c["milliseconds"], *c["failed"]))
+    names = sorted(known, key=list(labels).index)
+    rows = [(labels[name], *(_rate(cell, name, dropped) for cell in cells)) for name in names]
+    rivals = [name for name in names if not _is_ours_or_bound(name)]
+    rows.append(("enrich to the best other", *(_to_best(c, rivals, record) for c in cells)))
+    failed = {f"{labels[s]}: {why}" for c in cells for s, why in c["failed"].items()}
+    note = "thousand stream rows/s: median of rounds (range); join, and rows of a micro-batch"
+    return Sheet(title, ("", *heads), tuple(rows), "; ".join([note, *sorted(failed)]))
+
+
+def _is_ours_or_bound(name: str) -> bool:
+    return name.startswith(_OURS) or name == _BOUND or name in _IN_MEMORY
+
+
+def _rate(cell: Record, name: str, dropped: int) -> str:
+    if not cell["milliseconds"].get(name):
+        return "failed" if name in cell["failed"] else "–"
+    return thousands(rates(cell, name, dropped))
+
+
+def _to_best(cell: Record, rivals: list[str], record: Record) -> str:
+    dropped = record["dropped"]
+    rival = best(cell, rivals, dropped)
+    found = to(cell, _OURS, rival, dropped)
+    return f"{_times(found)} {rival}" if found else "–"
+
+
+def _times(found: Spread) -> str:
+    return f"{found.middle:.2f}× ({found.least:.2f}–{found.most:.2f})"
+
+
+def _memory(record: Record) -> Sheet:
+    rows = []
+    for entry in record["memory"]:
+        label = record["labels"][entry["system"]]
+        if "failed" in entry:
+            rows.append((label, "failed", "", entry["failed"][:60]))
+            continue
+        more = {kind: entry["busy"][kind] - entry["idle"][kind] for kind in entry["idle"]}
+        rows.append((label, *(_signed(more[kind]) for kind in ("java", "python", "all"))))
+    first = record["memory"][0]
+    title = (
+        f"Memory beyond a session that only reads the stream: R = {first['rows']:,} × 120 B, left, "
+        f"{format_bytes(first['memory'])}"
+    )
+    note = (
+        "most at one moment, of anonymous and shared memory; Java's heap kept as small as it goes; "
+        "files that the operating system holds are not in it"
+    )
+    return Sheet(title, ("", "Java", "Python", "in all"), tuple(rows), note)
+
+
+def _signed(size: int) -> str:
+    return f"{'−' if size < 0 else ''}{format_bytes(abs(size))}"
+
+
+def _growth(record: Record) -> Sheet:
+    """Give rates of large batches and times of small ones: R and budget down."""
+    large = max(entry["batch_rows"] for entry in record["growth"])
+    rows = []
+    for entry in record["growth"]:
+        warmed = [t for took in entry["milliseconds"] for t in warm(took, record["dropped"])]
+        middle = statistics.median(warmed)
+        shown = (
+            (f"{entry['batch_rows'] / middle:,.0f}", "")
+            if entry["batch_rows"] == large
+            else ("", f"{middle:.0f} ms ({min(warmed)}–{max(warmed)})")
+        )
+        about = (f"{entry['rows']:,}", format_bytes(entry["memory"]), entry["read"])
+        rows.append((*about, *shown, format_bytes(entry["held"]["python"])))
+    heads = ("R", "budget", "read", "thousand rows/s", "a small batch", "Python's processes held")
+    small = min(entry["batch_rows"] for entry in record["growth"])
+    note = f"large batches have {large:,} rows, small ones {small:,}; medians"
+    return Sheet("As the master grows: left, Zipf 1, local[2]", heads, tuple(rows), note)
+
+
+def _cores(record: Record) -> Sheet:
+    found = core_rates(record)
+    one = statistics.median(found[1])
+    rows = [
+        (str(count), thousands(samples), f"{statistics.median(samples) / one:.2f}×")
+        for count, samples in found.items()
+    ]
+    title = f"On one processor and on two, batches of {record['cores'][0]['batch_rows']:,}"
+    return Sheet(title, ("processors", "thousand rows/s", "to one"), tuple(rows))
+
+
+def quantile(samples: Sequence[int], share: float) -> int:
+    """Give the sample below which a share of all is.
+
+    Examples
+    --------
+    >>> quantile(range(1, 101), 0.99)
+    99
+    """
+    ordered = sorted(samples)
+    return ordered[max(0, round(share * len(ordered)) - 1)]
+
+
+def _steady(record: Record) -> Sheet:
+    grid, rows = record["grid"], []
+    for entry in record["steady"]:
+        label = record["labels"][entry["system"]]
+        if not entry.get("milliseconds"):
+            rows.append((label, entry.get("failed", "no batch was done"), "", "", ""))
+            continue
+        took = entry["milliseconds"]
+        shown = [f"{quantile(took, share):,} ms" for share in (0.5, 0.99, 1.0)]
+        rate = grid["steady_batch"] * max(1, len(took) - 1) / max(1e-9, entry["seconds"])
+        rows.append((label, *shown, f"{len(took):,}", f"{rate / 1e3:.1f}"))
+    title = (
+        f"{grid['steady_rate']:,} rows/s for {grid['steady_seconds'] / 60:g} minutes, in batches "
+        f"of {grid['steady_batch']:,}; R = {grid['steady_rows']:,}, left, Zipf 1"
+    )
+    heads = ("", "median", "p99", "longest", "batches", "thousand rows/s")
+    note = "a batch is due at its time, and begins late where the one before is not done"
+    return Sheet(title, heads, tuple(rows), note)
+
+
+def _flink(record: Record) -> Sheet:
+    flink = record["flink"]
+    if "failed" in flink:
+        return Sheet("Flink's lookup join", ("", "why"), (("left out", flink["failed"]),))
+    rows = [
+        (entry["how"], name, thousands(entry["rates"][name]))
+        for entry in flink["cells"]
+        for name in entry["rates"]
+    ]
+    title = (
+        f"Flink's lookup join by JDBC, {flink['cached']:,} rows cached; PostgreSQL, "
+        f"R = {flink['rows']:,}, Zipf 1"
+    )
+    return Sheet(title, ("join", "", "thousand rows/s"), tuple(rows), flink["note"])
+
+
+def _claims(record: Record) -> Sheet:
+    rows = [(c.what, c.asked, c.measured, c.verdict) for c in claims(record)]
+    return Sheet("What we asked of ourselves", ("", "asked", "measured", ""), tuple(rows))

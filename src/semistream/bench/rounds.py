@@ -1,0 +1,53 @@
+"""Rates from the times of micro-batches, round by round."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.summary import Spread, ratio, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["best", "core_rates", "rates", "to", "warm"]
+
+
+def warm(milliseconds: Sequence[int], dropped: int) -> Sequence[int]:
+    """Leave out the first batches; of a query that was ended early the last one counts."""
+    return milliseconds[dropped:] or milliseconds[-1:]
+
+
+def rates(cell: dict[str, Any], system: str, dropped: int) -> list[float]:
+    """Give the rows a second of each round, by the median of its batches.
+
+    Examples
+    --------
+    >>> rates({"batch_rows": 100, "milliseconds": {"x": [[9, 9, 50, 40, 60]]}}, "x", 2)
+    [2000.0]
+    """
+    rounds = cell["milliseconds"][system]
+    return [1000 * cell["batch_rows"] / statistics.median(warm(took, dropped)) for took in rounds]
+
+
+def best(cell: dict[str, Any], systems: Iterable[str], dropped: int) -> str | None:
+    """Give the one of some systems with the best median, if one has not failed."""
+    known = [name for name in systems if cell["milliseconds"].get(name)]
+    middle = {name: spread(rates(cell, name, dropped)).middle for name in known}
+    return max(middle, key=lambda name: middle[name], default=None)
+
+
+def to(cell: dict[str, Any], mine: str, other: str | None, dropped: int) -> Spread | None:
+    """Give the ratio of a system to another, round by round; None where one has failed."""
+    if other is None or not (cell["milliseconds"].get(mine) and cell["milliseconds"].get(other)):
+        return None
+    return ratio(rates(cell, mine, dropped), rates(cell, other, dropped))
+
+
+def core_rates(record: dict[str, Any]) -> dict[int, list[float]]:
+    """Give the rows a second of each round, by the number of processors."""
+    found: dict[int, list[float]] = {}
+    for entry in record["cores"]:
+        middle = statistics.median(warm(entry["milliseconds"], record["dropped"]))
+        found.setdefault(entry["cores"], []).append(1000 * entry["batch_rows"] / middle)
+    return found
