@@ -12,10 +12,10 @@ from semistream import Join, open_master
 from semistream.algorithms import algorithms
 from semistream.bench.engines import ENGINES, RowFormat
 from semistream.bench.matrix import Cell, Grid, cell_of, take_rounds
-from semistream.bench.stores import Contest, StoreGrid, engine_at
 from semistream.bench.run import _LONGEST_FILL, Run
 from semistream.bench.show import between_marks, markdown
 from semistream.bench.store import read_record, write_record
+from semistream.bench.stores import Contest, StoreGrid, engine_at
 from semistream.bench.summary import candidate, ratio, spread, versus
 from semistream.bench.tables import sheets
 from semistream.bench.workload import WORKLOADS, Bound, Feed, Workload

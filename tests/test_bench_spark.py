@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from semistream.spark.bench.rates import DifferentRowsError, measure_rates
 
 from semistream import open_master
 from semistream.bench.show import markdown
@@ -17,7 +18,6 @@ from semistream.spark.bench.engine import EngineError
 from semistream.spark.bench.grid import SparkGrid
 from semistream.spark.bench.measure import measure_spark, steps
 from semistream.spark.bench.queries import Batches
-from semistream.spark.bench.rates import DifferentRowsError, measure_rates
 
 pytestmark = pytest.mark.xdist_group("spark")
 

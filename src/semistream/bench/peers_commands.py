@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -134,4 +135,4 @@ def _known(
 def _draw(record: dict[str, Any], folder: Path) -> None:
     for name, (part, draw) in PEERS_FIGURES.items():
         if record.get(part):
-            draw_into(folder / f"{name}.svg", lambda figure, draw=draw: draw(record, figure))
+            draw_into(folder / f"{name}.svg", partial(draw, record))

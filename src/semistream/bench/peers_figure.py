@@ -59,9 +59,7 @@ def _by_rows(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib 
         )
         _ticks(panel, {f"{c['rows'] / 1e6:g}": c["rows"] / 1e6 for c in chosen})
     panels[0].set_ylabel("million stream rows/s")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside right center", fontsize="small"
-    )
+    _legend_beside(figure, panels[0])
 
 
 def _by_batch(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
@@ -74,9 +72,7 @@ def _by_batch(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib
         panel.set(xlabel="rows of a micro-batch", xscale="log", yscale="log")
         panel.set_title(f"R = {rows / 1e6:g}M, left")
     panels[0].set_ylabel("seconds of a micro-batch")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside right center", fontsize="small"
-    )
+    _legend_beside(figure, panels[0])
 
 
 def _growing(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
@@ -177,7 +173,12 @@ def _rate(record: Record, cell: Record, name: str) -> float:
 
 
 def _seconds(record: Record, cell: Record, name: str) -> float:
-    return cell["batch_rows"] / spread(rates(cell, name, record["dropped"])).middle
+    return float(cell["batch_rows"]) / spread(rates(cell, name, record["dropped"])).middle
+
+
+def _legend_beside(figure: Any, panel: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+    lines = panel.get_legend_handles_labels()
+    figure.legend(*lines, loc="outside right center", fontsize="small")
 
 
 def _ticks(panel: Any, ticks: dict[str, float]) -> None:  # noqa: ANN401 - matplotlib has no types
