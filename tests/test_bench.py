@@ -10,7 +10,8 @@ import pytest
 
 from semistream import Join, open_master
 from semistream.algorithms import algorithms
-from semistream.bench.engines import ENGINES, RowFormat
+from semistream.bench.engines import ENGINES, IN_MEMORY, ByKey
+from semistream.bench.engines.row_format import RowFormat
 from semistream.bench.matrix import Cell, Grid, cell_of, take_rounds
 from semistream.bench.run import _LONGEST_FILL, Run
 from semistream.bench.show import between_marks, markdown
@@ -231,7 +232,7 @@ def test_an_unknown_workload_is_named(tmp_path):
     assert "Did you mean 'wide'" in shown.output
 
 
-@pytest.mark.parametrize("kind", ENGINES, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [*ENGINES, *IN_MEMORY], ids=lambda kind: kind.name)
 def test_an_engine_gives_the_rows_of_the_join(kind, tmp_path):
     if kind.missing():
         pytest.skip(kind.missing())
@@ -241,10 +242,17 @@ def test_an_engine_gives_the_rows_of_the_join(kind, tmp_path):
     lost = Workload("absent", rows=5_000, absent=0.2)
     chunk = Feed.of(lost.stream(1.0), 3_000).batches[0]
     found = engine.join(chunk).sort_by("sale")
-    join = Join(open_master(lost.prepare(tmp_path, "4KB")), chunk.schema, on="key", memory="1MB")
+    master = open_master(lost.prepare(tmp_path, "4KB"))
+    join = Join(master, chunk.schema, on="key", memory="1MB")
     right = pa.Table.from_batches([*join.offer(chunk), *join.drain()]).sort_by("sale")
     assert right.num_rows < 3_000
     assert found.cast(right.schema).equals(right)
+    outer = Join(master, chunk.schema, on="key", how="left", memory="1MB")
+    left = pa.Table.from_batches([*outer.offer(chunk), *outer.drain()]).sort_by("sale")
+    assert left.num_rows == 3_000
+    for join_rows in [engine.join, *([engine.join_rows] if isinstance(engine, ByKey) else [])]:
+        assert join_rows(chunk, "left").sort_by("sale").cast(left.schema).equals(left)
+        assert join_rows(chunk, "inner").sort_by("sale").cast(right.schema).equals(right)
     nothing = engine.join(chunk.filter(pa.array(chunk["key"].to_numpy() % 2 == 1)))
     assert (nothing.num_rows, nothing.column_names) == (0, right.column_names)
     contest = Contest(engine, grid.feed(3_000))
@@ -259,8 +267,26 @@ def test_rows_are_packed_and_unpacked():
     layout = RowFormat(rows.schema)
     packed = layout.pack(rows)
     assert [len(row) for row in packed] == [112] * 3
-    assert layout.unpack(b"".join(packed)).equals(rows)
+    assert layout.unpack(packed).equals(rows)
     assert layout.pack(rows.slice(1)) == packed[1:]
+
+
+@pytest.mark.parametrize("texts", [["pear", "plum", "figs"], ["fig", "", "plűm"], []])
+def test_rows_with_a_text_are_packed_and_unpacked(texts):
+    schema = pa.schema({"price": pa.float64(), "brand": pa.int32(), "name": pa.string()})
+    numbers = range(len(texts))
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array(list(numbers), pa.float64()),
+            pa.array(list(numbers), pa.int32()),
+            pa.array(texts, pa.string()),
+        ],
+        schema=schema,
+    )
+    layout = RowFormat(schema)
+    packed = layout.pack(rows)
+    assert layout.unpack(packed).equals(rows)
+    assert [layout.row(row) for row in packed] == [(float(n), n, texts[n]) for n in numbers]
 
 
 def test_stores_are_measured_beside_ours(tmp_path):

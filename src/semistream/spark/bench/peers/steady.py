@@ -77,13 +77,16 @@ def _span(moments: list[str]) -> float:
     return (last - first).total_seconds()
 
 
-def sales(spark: SparkSession, at: Setting, batch: int, every: int) -> DataFrame:
+def sales(
+    spark: SparkSession, at: Setting, batch: int, every: int, source: DataFrame | None = None
+) -> DataFrame:
     """Make sales in the JVM, some in each batch, their keys as by Zipf's law with exponent 1.
 
     Of ranks 1 to n the one at n**u, u uniform, has a chance of about 1 to its number.
     """
-    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", batch)
-    rows = source.option("numPartitions", 2).option("advanceMillisPerBatch", every).load()
+    reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", batch)
+    reader = reader.option("numPartitions", 2).option("advanceMillisPerBatch", every)
+    rows = reader.load() if source is None else source
     uniform = F.pmod(F.xxhash64("value"), F.lit(_FRACTION)) / _FRACTION
     rank = F.floor(F.pow(F.lit(float(at.products.keys)), uniform))
     key = F.pmod(rank * _SCATTER, F.lit(at.products.keys)) * STRIDE
