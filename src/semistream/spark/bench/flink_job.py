@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-_EVERY = 0.1  # seconds from sample to sample
+_EVERY = 0.5  # seconds from sample to sample
 _BEANS = "*.{}:operator_name=LookupJoin*,*"
 
 

@@ -25,7 +25,7 @@ class PeakMemory:
     True
     """
 
-    def __init__(self, pid: int, every: float = 0.1) -> None:
+    def __init__(self, pid: int, every: float = 0.5) -> None:
         self.peak = 0
         self._pid, self._every = pid, every
         self._over = threading.Event()
