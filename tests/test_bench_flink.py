@@ -12,7 +12,7 @@ import pytest
 
 from semistream.errors import OptionError
 from semistream.spark.bench.data import KEY, Products, Sales
-from semistream.spark.bench.flink import (
+from semistream.spark.bench.flink.run import (
     Flink,
     FlinkError,
     FlinkSetting,
@@ -20,7 +20,7 @@ from semistream.spark.bench.flink import (
     prepare,
     time_flink,
 )
-from semistream.spark.bench.flink_sql import insert, tables
+from semistream.spark.bench.flink.sql import insert, tables
 from semistream.spark.bench.live_store import store_of
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from semistream.bench.store import read_record, write_record
 from semistream.bench.tables import sheets
 from semistream.spark.bench.data import KEY, STRIDE, Products
 from semistream.spark.bench.engine import EngineError
+from semistream.spark.bench.footprint import Footprint
 from semistream.spark.bench.peers import contest as contests
 from semistream.spark.bench.peers.contest import Contest, DifferentRowsError
-from semistream.spark.bench.peers.footprint import Footprint
 from semistream.spark.bench.peers.grid import FULL, STRONG, Cell, PeersGrid
 from semistream.spark.bench.peers.steady import sales
 from semistream.spark.bench.systems import SYSTEMS, Setting

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     from semistream.spark.bench.live_store import Store
 
-__all__ = ["ENRICH", "JDBC", "LIVE", "PLAIN", "ROWS", "LiveSetting"]
+__all__ = [
+    "ENRICH",
+    "JDBC",
+    "LIVE",
+    "PLAIN",
+    "ROWS",
+    "LiveSetting",
+    "by_key_lists",
+    "enriched",
+]
 
 ENRICH, PLAIN, JDBC, ROWS = "enrich", "plain", "jdbc", "rows"
 
@@ -37,12 +46,13 @@ class LiveSetting:
     memory: int
     chunk: int
     """Keys in one list of the JDBC way."""
+    how: str = "left"
 
 
 def enriched(df: DataFrame, at: LiveSetting) -> DataFrame:
     """Join by `semistream.enrich`."""
     master = open_master(at.store.url, table=at.store.table, key=KEY, ttl=3600)
-    return enrich(df, master, on=KEY, how="left", memory=at.memory, name="live")
+    return enrich(df, master, on=KEY, how=at.how, memory=at.memory, name="live")
 
 
 def by_one_list(batch: DataFrame, at: LiveSetting) -> DataFrame:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.spark.bench.data import Products, Sales
 from semistream.spark.bench.engine import Engines
+from semistream.spark.bench.footprint import Footprint
 from semistream.spark.bench.grid import DROPPED
-from semistream.spark.bench.peers.footprint import Footprint
 from semistream.spark.bench.queries import Batches, Enough, time_batches
 from semistream.spark.bench.systems import Setting
 from semistream.spark.bench.systems.ours import ENRICH

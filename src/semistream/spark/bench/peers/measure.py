@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.machine import describe
 from semistream.spark.bench.engine import EngineError, Engines
+from semistream.spark.bench.flink.run import FlinkError
 from semistream.spark.bench.grid import DROPPED
 from semistream.spark.bench.live_store import JARS
 from semistream.spark.bench.peers.contest import Contest
-from semistream.spark.bench.peers.footprint import measure_memory
 from semistream.spark.bench.peers.growth import measure_cores, measure_growth
+from semistream.spark.bench.peers.lookup import measure_flink
+from semistream.spark.bench.peers.memory import measure_memory
 from semistream.spark.bench.peers.steady import measure_steady
 from semistream.spark.bench.queries import versions
 from semistream.spark.bench.systems import SYSTEMS
@@ -83,15 +85,16 @@ class PeersBench:
             yield from self._measured_cells(record, engines)
             return
         grid, folder, say = self.grid, self.folder, self.say
-        measures: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-            "memory": lambda: measure_memory(grid, folder, config, self.url, say),
-            "growth": lambda: measure_growth(grid, folder, engines, say),
-            "cores": lambda: measure_cores(grid, folder, config, say),
-            "steady": lambda: measure_steady(grid, folder, engines, say),
+        measures: dict[str, Callable[[], Any]] = {
+            "memory": lambda: list(measure_memory(grid, folder, config, self.url, say)),
+            "growth": lambda: list(measure_growth(grid, folder, engines, say)),
+            "cores": lambda: list(measure_cores(grid, folder, config, say)),
+            "steady": lambda: list(measure_steady(grid, folder, engines, say)),
+            "flink": lambda: measure_flink(grid, folder, engines, self.url, say),
         }
         try:
-            record[part] = list(measures[part]())
-        except EngineError as error:
+            record[part] = measures[part]()
+        except (EngineError, FlinkError) as error:
             record["left_out"][part] = str(error)
         yield record
 

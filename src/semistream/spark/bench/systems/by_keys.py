@@ -1,4 +1,4 @@
-"""In a foreachBatch: the keys of a micro-batch are collected, and only their rows are read."""
+"""By keys: a foreachBatch that collects them and reads only their rows; ours from a database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 
 from semistream.spark.bench.data import KEY, whole_folder
-from semistream.spark.bench.live_systems import LiveSetting, by_key_lists
+from semistream.spark.bench.live_systems import LiveSetting, by_key_lists, enriched
 from semistream.spark.bench.systems.base import System
 
 if TYPE_CHECKING:
@@ -51,9 +51,17 @@ def _delta_missing(at: Setting) -> str:  # noqa: ARG001 - as others
 
 def _from_database(batch: DataFrame, at: Setting) -> DataFrame:
     """Read the rows of the keys by JDBC, in lists."""
-    live = LiveSetting(at.store, at.products.schema.remove(0), at.memory, _IN_LIST)
-    joined = by_key_lists(batch, live)
+    joined = by_key_lists(batch, _live(at))
     return joined if at.how == "left" else joined.where(F.col("surrogate").isNotNull())
+
+
+def _live(at: Setting) -> LiveSetting:
+    return LiveSetting(at.store, at.products.schema.remove(0), at.memory, _IN_LIST, at.how)
+
+
+def _enriched(df: DataFrame, at: Setting) -> DataFrame:
+    """Ours, from the database."""
+    return enriched(df, _live(at))
 
 
 def _load(at: Setting) -> None:
@@ -65,6 +73,7 @@ def _no_database(at: Setting) -> str:
 
 
 BY_KEYS: dict[str, System] = {
+    "enrich-database": System("enrich from PostgreSQL", _enriched, _load, _no_database),
     "delta": System(
         "foreachBatch, Delta by its keys",
         _from_delta,

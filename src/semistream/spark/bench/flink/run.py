@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from semistream.errors import OptionError, SemistreamError
-from semistream.spark.bench.flink_setup import Flink, prepare
-from semistream.spark.bench.flink_sql import FlinkSetting, insert, tables
-from semistream.spark.bench.resident import PeakMemory
+from semistream.spark.bench.flink.setup import Flink, prepare
+from semistream.spark.bench.flink.sql import FlinkSetting, insert, tables
+from semistream.spark.bench.footprint import Footprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ __all__ = [
     "time_flink",
 ]
 
-_JOB = Path(__file__).with_name("flink_job.py")
+_JOB = Path(__file__).with_name("job.py")
 _SETTINGS = {
     "pipeline.object-reuse": "true",
     "rest.port": "0",  # any that is free
@@ -68,7 +68,7 @@ class FlinkRun:
     cached: int
     """Rows in the cache as counting begins: it is warm if it is full."""
     peak: int
-    """Bytes resident in all processes of the job, at most, from its start to its end."""
+    """Bytes that all processes of the job held, at most, from its start to its end."""
     samples: tuple[tuple[float, int], ...]
     """Seconds and rows since counting began."""
 
@@ -175,7 +175,7 @@ def _process(flink: Flink, at: FlinkSetting, job: dict[str, Any], place: Path, l
             start_new_session=True,
         )
     try:
-        with PeakMemory(process.pid) as memory:
+        with Footprint(process.pid, itself=True) as footprint:
             # Not among the arguments, which others may list: there is a password in it.
             process.communicate(json.dumps(job).encode(), timeout=limit)
     except subprocess.TimeoutExpired:
@@ -186,7 +186,7 @@ def _process(flink: Flink, at: FlinkSetting, job: dict[str, Any], place: Path, l
         process.wait()
     if process.returncode:
         raise FlinkError(f"Flink's job failed: {_reason(said.read_text(errors='replace'))}")
-    return memory.peak
+    return footprint.most["all"]
 
 
 def _reason(said: str) -> str:

@@ -1,0 +1,1 @@
+"""Flink's lookup join from PostgreSQL, with its own cache, set beside ours."""
