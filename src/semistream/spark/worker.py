@@ -20,6 +20,7 @@ from semistream.master import open_master
 from semistream.master.format import MANIFEST
 from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
+from semistream.spark.archives import keep_archives
 from semistream.spark.job import shape_of
 from semistream.spark.live import in_database
 from semistream.spark.localize import local_copy
@@ -142,6 +143,7 @@ def _check_unique(job: Job) -> None:
 @contextmanager
 def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], None]]]:
     """Give a task's join, and a way to note what it holds; report when it ends."""
+    keep_archives()
     master = opened(job)
     _remember(job, master)
     join, most = job.join(master), MemoryUse()
