@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-RECORDS := results/bench.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json results/model.json results/tuning.json results/sustain.json
+RECORDS := results/bench.json results/stores.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json results/model.json results/tuning.json results/sustain.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-confined bench-growth bench-drift bench-spark bench-live bench-model bench-tune bench-sustain reproduce bench-docs bench-build clean
+.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-stores bench-confined bench-growth bench-drift bench-spark bench-live bench-model bench-tune bench-sustain reproduce bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -55,8 +55,11 @@ soak: $(STAMP) ## the property tests far longer, and all tests of every publishe
 bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goes on where it stopped with RESUME=--resume
 	$(BIN)/semistream bench --output results/bench.json $(RESUME)
 
-bench-peers: $(STAMP) ## DuckDB, LMDB, RocksDB and SQLite beside ours, at the same memory
-	$(BIN)/semistream bench-peers --output results/peers.json
+bench-peers: $(STAMP) ## enrich on Spark beside all that one would take instead; PEERS=--full adds 50M rows
+	cd tests && ../$(BIN)/python -m parts.bench_peers --output ../results/peers.json --figures ../docs/peers --data ../.bench $(PEERS)
+
+bench-stores: $(STAMP) ## without Spark: DuckDB, LMDB, RocksDB, SQLite, Polars beside ours, one thread each
+	$(BIN)/semistream bench-stores --output results/stores.json
 
 bench-confined: $(STAMP) ## mapped reads in a memory cgroup of the budget, where the page cache can't help
 	$(BIN)/semistream bench-confined --output results/confined.json
@@ -67,8 +70,8 @@ bench-growth: $(STAMP) ## masters of 2M to 20M rows, at 5 % of R and at 32 MB; a
 bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a figure
 	$(BIN)/semistream bench-drift --output results/drift.json --figure docs/drift.svg
 
-bench-spark: $(STAMP) ## enrich on Spark beside Spark's own joins and beside what Python costs anyway
-	$(BIN)/semistream bench-spark --output results/spark.json --figure docs/spark.svg
+bench-spark: $(STAMP) ## a batch of one row, routing of rows to tasks, warm workers
+	$(BIN)/semistream bench-spark --output results/spark.json
 
 bench-live: $(STAMP) ## enrich from PostgreSQL and MariaDB beside a JDBC key list and row by row
 	cd tests && ../$(BIN)/python -m parts.bench_live --output ../results/live.json --data ../.bench
@@ -89,7 +92,8 @@ reproduce: $(STAMP) ## the papers' experiments, about 45 minutes; runs, figures 
 	cp -r reproduced/runs/. results/reproduced/
 
 bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
-	$(BIN)/semistream bench-show $(wildcard $(RECORDS)) --markdown docs/benchmarks.md
+	$(BIN)/semistream bench-show $(filter-out results/peers.json,$(wildcard $(RECORDS))) --markdown docs/benchmarks.md
+	$(BIN)/semistream bench-show results/peers.json --markdown docs/peers.md
 
 bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/semistream bench-build --output results/build.json
