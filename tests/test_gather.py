@@ -15,7 +15,7 @@ from semistream.blocks import Blocks
 from semistream.gather import Gathered, copies
 from semistream.kernels import GONE, WAITING, chain_pages, count_waiting
 from semistream.plain import decode, row_width
-from semistream.raw import locate, match_run
+from semistream.search import even_step, locate, match_run
 
 SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 profile = settings(
@@ -328,7 +328,7 @@ def test_locate_finds_what_a_search_finds(data, once, room):
     several = data.draw(st.sets(st.integers(0, len(found) - 1), max_size=2))
     known = offset.copy()
     known[list(several)] = -1
-    offset[:] = 0
+    offset[:], steps = 0, np.zeros(len(found), dtype=np.int32)
     pairs, missing, later = [], [], []
     out = [np.empty(room, t) for t in (np.int64, np.int32, np.int64, np.int64)]
     deferred, at = np.empty(len(probes), dtype=np.int64), (0, -1)
@@ -336,11 +336,11 @@ def test_locate_finds_what_a_search_finds(data, once, room):
     while at[0] < len(probes):
         state, page = (*at, 0, 0, 0), 0
         while page >= 0:
-            state, page = locate(
-                probes, valid, first, rows, start, offset, state, rule, (*out, deferred)
-            )
+            where = (start, offset, steps)
+            state, page = locate(probes, valid, (first, rows), where, state, rule, (*out, deferred))
             if page >= 0:
                 assert offset[page] == 0
+                steps[page] = even_step(start[page] + known[page], int(rows[page]))
                 offset[page] = known[page]
         *at, pair_count, absent_count, later_count = state
         assert pair_count + absent_count <= room

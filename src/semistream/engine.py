@@ -25,7 +25,7 @@ from semistream.operator import Operator
 from semistream.output import Assembler, Output, Pairs, all_done, gathered_schema
 from semistream.plain import decode, row_bytes
 from semistream.plan import MemoryUse
-from semistream.raw import match_run
+from semistream.search import match_run
 from semistream.units import format_bytes
 from semistream.window import Chunk, Window
 
