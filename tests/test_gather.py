@@ -30,7 +30,8 @@ FIXED += [pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.date32(), pa
 FIXED += [pa.time32("s"), pa.time64("ns"), pa.timestamp("us"), pa.timestamp("ms", "UTC")]
 FIXED += [pa.duration("ns"), pa.month_day_nano_interval()]
 FIXED += [pa.decimal32(7, 2), pa.decimal64(15, 2), pa.decimal128(30, 3), pa.decimal256(60, 5)]
-FIXED += [pa.binary(width) for width in (0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 33)]
+FIXED += [pa.binary(width) for width in (0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 17)]
+FIXED += [pa.binary(width) for width in (31, 32, 33, 64, 88, 256, 257)]
 TEXTS = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
 FLAT = [*FIXED, *TEXTS, pa.bool_()]
 
@@ -280,7 +281,13 @@ def sorted_pages(draw):
     dense = st.builds(
         lambda first, count: list(range(first, first + count)), SMALL, st.integers(1, 60)
     )
-    codes = sorted(draw(st.lists(CODES, min_size=1, max_size=60) | dense))
+    even = st.builds(
+        lambda first, step, count: [min(first + i * step, 2**63 - 1) for i in range(count)],
+        CODES,
+        st.sampled_from([2, 3, 1000, 2**31 - 1, 2**31, 2**40]),
+        st.integers(1, 60),
+    )
+    codes = sorted(draw(st.lists(CODES, min_size=1, max_size=60) | dense | even))
     found, most = [[codes[0]]], draw(st.integers(1, 12))
     for code in codes[1:]:
         if code != found[-1][-1] and len(found[-1]) >= most:
@@ -313,11 +320,22 @@ def pages_of(first, probes):
 @st.composite
 def probes_of(draw, found):
     known = st.sampled_from(np.concatenate(found).tolist())
+    known |= known.map(lambda code: min(code + 1, 2**63 - 1))
     return np.array(draw(st.lists(known | CODES, max_size=30)), dtype=np.int64)
 
 
+@pytest.mark.parametrize(
+    ("codes", "step"),
+    [([5], 1), ([5, 6, 7], 1), ([-4, 0, 4], 4), ([1, 2, 4], 0), ([1, 1], 0), ([1, 1, 2], 0)]
+    + [([0, 2**31 - 1], 2**31 - 1), ([0, 2**31], 0), ([-(2**63), 2**63 - 1], 0)],
+)
+def test_even_steps(codes, step):
+    values = np.array(codes, dtype=np.int64)
+    assert even_step(values.ctypes.data, len(values)) == step
+
+
 @settings(profile, max_examples=2 * profile.max_examples)
-@given(data=st.data(), once=st.booleans(), room=st.integers(1, 7))
+@given(data=st.data(), once=st.booleans(), room=st.integers(1, 7) | st.just(64))
 def test_locate_finds_what_a_search_finds(data, once, room):
     found = data.draw(sorted_pages())
     probes = data.draw(probes_of(found))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from semistream.recycle import Recycled
+
     Numbers = npt.NDArray[np.int32]
     Rows = npt.NDArray[np.int64]
 
@@ -46,6 +48,8 @@ class Column:
     number: int
     kind: pa.DataType
     lines: slice
+    in_place: bool
+    """Whether its values have a fixed width."""
 
 
 class Blocks:
@@ -74,7 +78,7 @@ class Blocks:
         self.columns, numbers = _layout(page, wanted)
         self.value_lines = np.array([column.lines.start + 1 for column in self.columns], np.int64)
         """Of each column the line of ``offsets`` that has its values; validity is before it."""
-        self._fixed = [column for column in self.columns if is_in_place(column.kind)]
+        self._fixed = [column for column in self.columns if column.in_place]
         self._fixed_lines = self.value_lines[[column.number for column in self._fixed]]
         self._widths = np.array([row_width(c.kind) or 0 for c in self._fixed], np.int64)
         self._numbers = np.array(numbers)
@@ -128,20 +132,18 @@ class Blocks:
         self.offsets[1:, block] = found[1:]
         self.offsets[0, block] = found[0]  # last: it tells others that this page is known
 
-    def gather_all(self, block: Numbers, position: Rows) -> list[pa.Array]:
+    def gather_all(self, block: Numbers, position: Rows, memory: Recycled) -> list[pa.Array]:
         """Take all columns' values at these positions of these pages."""
-        values = [allocate(len(block) * width) for width in self._widths.tolist()]
+        rows, widths = len(block), self._widths
+        values = [memory.take(i, rows * width) for i, width in enumerate(widths.tolist())]
         outs = np.array([buffer.address for buffer in values], dtype=np.int64)
-        gather_rows(
-            self.start, self.offsets, self._fixed_lines, self._widths, block, position, outs, 0
-        )
-        own = dict(zip((column.number for column in self._fixed), values, strict=True))
+        gather_rows(self.start, self.offsets, self._fixed_lines, widths, block, position, outs, 0)
         arrays = []
         for column in self.columns:
-            if column.number in own:
+            if column.in_place:
                 valid, nulls = self._valid(column, block, position)
-                buffers = [valid, own[column.number]]
-                arrays.append(pa.Array.from_buffers(column.kind, len(block), buffers, nulls))
+                buffers = [valid, values.pop(0)]
+                arrays.append(pa.Array.from_buffers(column.kind, rows, buffers, nulls))
             else:
                 arrays.append(self.gather(column, block, position))
         return arrays
@@ -198,7 +200,8 @@ def _layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[
     for name in wanted:
         i = page.names.index(name)
         lines = slice(len(numbers), len(numbers) + counts[i])
-        columns.append(Column(len(columns), page.types[i], lines))
+        kind = page.types[i]
+        columns.append(Column(len(columns), kind, lines, is_in_place(kind)))
         numbers += range(ends[i] - counts[i], ends[i])
     return columns, numbers
 

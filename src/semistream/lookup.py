@@ -73,6 +73,8 @@ class Lookup:
         self._blocks = Blocks(page, wanted, master.pages, noted[steps:])
         self._blocks.start[:] = reader.starts if first is None else reader.starts[first]
         self._rows = master.index.rows if first is None else master.index.rows[first]
+        self._faults = 0
+        self.is_unique = master.statistics.most_duplicates <= 1
         self._later = np.empty(0 if first is None else len(output.rows), dtype=np.int64)
 
     @staticmethod
@@ -103,12 +105,13 @@ class Lookup:
             Where it stopped, how many pairs and how many absent rows there are, and which rows
             belong to pages with several parts.
         """
-        rule = (self._master.statistics.most_duplicates <= 1, once)
+        rule = (self.is_unique, once)
         o, blocks = self._output, self._blocks
         index = (self._master.index.page_code, self._rows)
         where = (blocks.start, blocks.codes, self._steps)
         out = (o.rows[:room], o.blocks, o.positions, o.absent, self._later)
         state, page = (*at, 0, 0, 0), 0
+        self._faults -= page_faults()
         while page >= 0:
             state, page = locate(chunk.codes, chunk.pages, index, where, state, rule, out)
             if page >= 0:
@@ -127,6 +130,13 @@ class Lookup:
         self._blocks.note(page, address)
 
     def gather(self, found: int) -> Gathered:
-        """Take the columns of the first ``found`` pairs."""
+        """Take the columns of the first ``found`` pairs of those that were just found."""
         where = self._output.blocks[:found], self._output.positions[:found]
-        return Gathered.of(self._blocks.gather_all(*where))
+        columns = self._blocks.gather_all(*where, self._output.recycled)
+        self._faults += page_faults()
+        return Gathered.of(columns)
+
+    def new_faults(self) -> int:
+        """Give how often looking up has waited for the disk since this was last asked."""
+        faults, self._faults = self._faults, 0
+        return faults

@@ -99,6 +99,7 @@ def prefetch(_context, _address):
     return types.void(types.int64), generate
 
 
+_TILE = 64  # rows of a column whose memory is asked for before it is read
 _AHEAD = 32  # rows: so far ahead their memory is asked for
 _LINES = 320  # that are asked for together; the processor's first cache has 512 or more
 _LINE = 64  # bytes that come together
@@ -117,40 +118,57 @@ _move_32 = _move(32)
 
 
 @njit(cache=True, inline="always")
-def _copy_value(out, source, width):
-    """Copy a value; pieces of it may overlap, but never reach over its ends."""
-    if width == 8:
-        _store_int64(out, load_int64(source))
-    elif width == 4:
-        _store_int32(out, _load_int32(source))
-    elif 32 <= width <= _MOST_MOVED:
-        for at in range(0, width - 31, 32):
+def _copy_wide(out, source, width):
+    """Copy at least 16 bytes in pieces that may overlap, but never reach over the value's ends."""
+    if width > _MOST_MOVED:
+        _copy(out, source, width)
+    elif width >= 32:
+        for at in range(0, width - 32, 32):
             _move_32(out + at, source + at)
         _move_32(out + width - 32, source + width - 32)
-    elif 16 <= width < 32:
+    else:
         _move_16(out, source)
         _move_16(out + width - 16, source + width - 16)
+
+
+@njit(cache=True)
+def _copy_values(sources, width, out):
+    """Copy values from these addresses side by side; of each width its own loop."""
+    if width == 8:
+        for i in range(len(sources)):
+            _store_int64(out + 8 * i, load_int64(sources[i]))
+    elif width == 4:
+        for i in range(len(sources)):
+            _store_int32(out + 4 * i, _load_int32(sources[i]))
+    elif width >= 16:
+        for i in range(len(sources)):
+            _copy_wide(out + width * i, sources[i], width)
     else:
-        _copy(out, source, width)
+        for i in range(len(sources)):
+            _copy(out + width * i, sources[i], width)
 
 
 @njit(cache=True, inline="always")
-def _expect(address, width):
-    """Ask for the first two lines that a value touches; those behind come by themselves."""
-    prefetch(address)
-    if width > 1:
-        prefetch(address + min(width, _LINE + 1) - 1)
+def _expect_values(start, offset, block, position, width, sources):
+    """Note where some values lie, and ask for their first two lines; others come by themselves."""
+    far = min(width, _LINE + 1) - 1
+    for i in range(len(sources)):
+        source = start[block[i]] + offset[block[i]] + width * np.int64(position[i])
+        sources[i] = source
+        prefetch(source)
+        if far >= _LINE // 2:
+            prefetch(source + far)
 
 
 @njit(cache=True)
 def gather_fixed(start, offset, block, position, width, out):
     """Copy values of ``width`` bytes to the address ``out``."""
-    last = len(block) - 1
-    for i in range(len(block)):
-        k = min(i + _AHEAD, last)
-        _expect(start[block[k]] + offset[block[k]] + width * position[k], width)
-        source = start[block[i]] + offset[block[i]] + width * position[i]
-        _copy_value(out + width * i, source, width)
+    sources = np.empty(_TILE, np.int64)
+    for begin in range(0, len(block), _TILE):
+        end = min(begin + _TILE, len(block))
+        some = sources[: end - begin]
+        _expect_values(start, offset, block[begin:end], position[begin:end], width, some)
+        _copy_values(some, width, out + width * begin)
 
 
 @njit(cache=True)
@@ -165,17 +183,14 @@ def gather_rows(start, offsets, lines, widths, block, position, outs, first):
     tile = max(4, _LINES // max(1, columns))
     sources = np.empty((columns, tile), np.int64)
     for begin in range(0, len(block), tile):
-        count = min(tile, len(block) - begin)
-        for i in range(count):
-            page, row = block[begin + i], np.int64(position[begin + i])
-            for c in range(columns):
-                source = start[page] + offsets[lines[c], page] + widths[c] * row
-                sources[c, i] = source
-                _expect(source, widths[c])
+        end = min(begin + tile, len(block))
+        some, rows = block[begin:end], position[begin:end]
         for c in range(columns):
-            width, out = widths[c], outs[c] + (first + begin) * widths[c]
-            for i in range(count):
-                _copy_value(out + width * i, sources[c, i], width)
+            offset, places = offsets[lines[c]], sources[c, : end - begin]
+            _expect_values(start, offset, some, rows, widths[c], places)
+        for c in range(columns):
+            out = outs[c] + (first + begin) * widths[c]
+            _copy_values(sources[c, : end - begin], widths[c], out)
 
 
 @njit(cache=True)

@@ -103,12 +103,19 @@ def _in_steps(code, first, step, count):
 
 @njit(cache=True)
 def _guess(codes, index, where, guesses):
-    """Write the page of each code, where it may stand there, and the step if that is certain."""
+    """Write the page of each code, where it may stand there, and the step if that is certain.
+
+    Returns
+    -------
+    bool
+        Whether it is for all of them.
+    """
     page_code, page_rows = index
     start, offset, steps = where
     pages, positions, certain = guesses
     last, low = len(page_code) - 1, float(page_code[0])
     scale = last / max(float(page_code[last]) - low, 1.0)
+    all_certain = True
     for i in range(len(codes)):
         page = _page_of(codes[i], page_code, low, scale)
         count = np.int64(page_rows[page])
@@ -118,8 +125,25 @@ def _guess(codes, index, where, guesses):
         if step:
             positions[i] = _in_steps(codes[i], page_code[page], step, count)
         else:
+            all_certain = False
             positions[i] = _in_proportion(codes[i], page_code, page, count)
             prefetch(start[page] + offset[page] + 8 * np.int64(positions[i]))
+    return all_certain
+
+
+@njit(cache=True)
+def _write_certain(row, valid, guesses, found, missing, out):
+    """Write the rows from ``row`` on, one for each of ``valid``, and count them."""
+    pages, positions, _ = guesses
+    rows, blocks, places, absent, _ = out
+    for i in range(len(valid)):
+        hit = np.int64(positions[i] >= 0 and valid[i] >= 0)
+        if hit:
+            rows[found], blocks[found], places[found] = row + i, pages[i], positions[i]
+        else:
+            absent[missing] = row + i
+        found, missing = found + hit, missing + 1 - hit
+    return found, missing
 
 
 @njit(cache=True)
@@ -152,7 +176,7 @@ def locate(codes, pages, index, where, state, rule, out):
     """
     row, position, found, missing, deferred = state
     page_code, page_rows = index
-    start, offset, steps = where
+    start, offset, _ = where
     unique, once = rule
     rows, blocks, positions, absent, later = out
     room, last = len(rows), len(page_code) - 1
@@ -167,7 +191,11 @@ def locate(codes, pages, index, where, state, rule, out):
             continue
         if row >= end:  # the guesses of many rows first, so that their loads do not wait for each
             tile, end = row, min(row + _TILE, len(codes))
-            _guess(codes[tile:end], index, where, guesses)
+            certain = _guess(codes[tile:end], index, where, guesses)
+            if certain and found + missing + end - tile <= room:
+                found, missing = _write_certain(row, pages[tile:end], guesses, found, missing, out)
+                row = end
+                continue
         code, page = codes[row], np.int64(tile_page[row - tile])
         if offset[page] <= 0:
             if offset[page] == 0:
@@ -180,11 +208,12 @@ def locate(codes, pages, index, where, state, rule, out):
         fresh = position < 0
         if fresh:
             position = np.int64(tile_position[row - tile])
-            if tile_step[row - tile]:  # the guess is no guess, and tells whether the code is there
-                hit = np.int64(position >= 0)
-                rows[found], blocks[found], positions[found] = row, page, position
-                absent[missing] = row
-                found, missing = found + hit, missing + 1 - hit
+            if tile_step[row - tile]:  # the guess is none, and tells whether the code is there
+                one = slice(row - tile, row - tile + 1)
+                mine = tile_page[one], tile_position[one], tile_step[one]
+                found, missing = _write_certain(
+                    row, pages[row : row + 1], mine, found, missing, out
+                )
                 row, position = row + 1, np.int64(-1)
                 continue
             if not (unique and load_int64(base + 8 * position) == code):
