@@ -12,7 +12,7 @@ from numba import njit
 from semistream.kernels import GONE, WAITING
 from semistream.raw import load_int64, prefetch
 
-__all__ = ["even_step", "locate", "match_run"]
+__all__ = ["even_step", "locate", "match_run", "pages_of"]
 
 _TILE = 256  # rows whose pages are guessed before they are looked at
 _LARGEST_STEP = 2**31 - 1
@@ -35,6 +35,25 @@ def _page_of(code, page_code, low, scale):
         page += half * np.int64(page_code[page + half] <= code)
         count -= half
     return page
+
+
+@njit(cache=True, inline="always")
+def _scale(page_code):
+    """Give what `_page_of` guesses from: the first code, and pages for each code behind it."""
+    low = float(page_code[0])
+    return low, (len(page_code) - 1) / max(float(page_code[-1]) - low, 1.0)
+
+
+@njit(cache=True)
+def pages_of(codes, page_code, out):
+    """Write the last page that begins at or before each code, −1 where none does."""
+    if len(page_code) == 0:
+        out[:] = -1
+        return
+    low, scale = _scale(page_code)
+    for i in range(len(codes)):
+        page = _page_of(codes[i], page_code, low, scale)
+        out[i] = page if codes[i] >= page_code[0] else -1
 
 
 @njit(cache=True, inline="always")
@@ -113,8 +132,7 @@ def _guess(codes, index, where, guesses):
     page_code, page_rows = index
     start, offset, steps = where
     pages, positions, certain = guesses
-    last, low = len(page_code) - 1, float(page_code[0])
-    scale = last / max(float(page_code[last]) - low, 1.0)
+    low, scale = _scale(page_code)
     all_certain = True
     for i in range(len(codes)):
         page = _page_of(codes[i], page_code, low, scale)
