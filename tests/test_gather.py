@@ -15,7 +15,7 @@ from semistream.blocks import Blocks
 from semistream.gather import Gathered, copies
 from semistream.kernels import GONE, WAITING, chain_pages, count_waiting
 from semistream.plain import decode, row_width
-from semistream.search import even_step, locate, match_run
+from semistream.search import even_step, locate, match_run, pages_of
 
 SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 profile = settings(
@@ -313,7 +313,7 @@ def matches(page, code, once):
     return positions[:1] if once else positions
 
 
-def pages_of(first, probes):
+def pages_of_by_search(first, probes):
     return np.searchsorted(first, probes, side="right").astype(np.int32) - np.int32(1)
 
 
@@ -340,6 +340,17 @@ def probes_of(draw, found):
 def test_even_steps(codes, step):
     values = np.array(codes, dtype=np.int64)
     assert even_step(values.ctypes.data, len(values)) == step
+
+
+@settings(profile)
+@given(data=st.data())
+def test_pages_of_are_what_a_search_finds(data):
+    found = data.draw(sorted_pages())
+    probes, first = data.draw(probes_of(found)), np.array([page[0] for page in found])
+    for codes in (first, first[:0]):
+        pages = np.empty(len(probes), dtype=np.int32)
+        pages_of(probes, codes, pages)
+        assert pages.tolist() == pages_of_by_search(codes, probes).tolist()
 
 
 @settings(profile, max_examples=2 * profile.max_examples)
@@ -374,7 +385,9 @@ def test_locate_finds_what_a_search_finds(data, once, room):
         missing += out[3][:absent_count].tolist()
         later += deferred[:later_count].tolist()
     expected_pairs, expected_missing, expected_later = [], [], []
-    for row, (code, page) in enumerate(zip(probes, pages_of(first, probes).tolist(), strict=True)):
+    for row, (code, page) in enumerate(
+        zip(probes, pages_of_by_search(first, probes).tolist(), strict=True)
+    ):
         if never[row] or page < 0:
             expected_missing.append(row)
         elif page in several:
@@ -393,7 +406,7 @@ def test_match_run_answers_each_row_that_waits_for_its_pages(data, once, room, s
     first_codes = np.array([page[0] for page in found])
     codes = data.draw(probes_of(found))
     codes = codes[codes >= first_codes[0]]
-    pages = pages_of(first_codes, codes)
+    pages = pages_of_by_search(first_codes, codes)
     gone = data.draw(st.sets(st.integers(0, max(0, len(codes) - 1))))
     state = np.array([GONE if row in gone else WAITING for row in range(len(codes))], np.uint8)
     waiting = [row for row in range(len(codes)) if row not in gone]
