@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semistream as ss
-from semistream import engine
+from semistream import lookup
 from semistream.algorithms import adaptive
 from semistream.algorithms.adaptive import Adaptive
 from semistream.errors import BudgetError, CorruptPageError, JoinFailedError, OptionError
@@ -149,7 +149,7 @@ def faulty(monkeypatch):
         state.count += state.each
         return state.count
 
-    monkeypatch.setattr(engine, "page_faults", page_faults)
+    monkeypatch.setattr(lookup, "page_faults", page_faults)
     monkeypatch.setattr(adaptive, "page_faults", page_faults)
     return state
 

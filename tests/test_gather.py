@@ -15,7 +15,7 @@ from semistream.blocks import Blocks
 from semistream.gather import Gathered, copies
 from semistream.kernels import GONE, WAITING, chain_pages, count_waiting
 from semistream.plain import decode, row_width
-from semistream.raw import locate, match_run
+from semistream.search import even_step, locate, match_run, pages_of
 
 SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 profile = settings(
@@ -30,7 +30,8 @@ FIXED += [pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.date32(), pa
 FIXED += [pa.time32("s"), pa.time64("ns"), pa.timestamp("us"), pa.timestamp("ms", "UTC")]
 FIXED += [pa.duration("ns"), pa.month_day_nano_interval()]
 FIXED += [pa.decimal32(7, 2), pa.decimal64(15, 2), pa.decimal128(30, 3), pa.decimal256(60, 5)]
-FIXED += [pa.binary(width) for width in (0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 33)]
+FIXED += [pa.binary(width) for width in (0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 17)]
+FIXED += [pa.binary(width) for width in (31, 32, 33, 64, 88, 256, 257)]
 TEXTS = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
 FLAT = [*FIXED, *TEXTS, pa.bool_()]
 
@@ -280,7 +281,13 @@ def sorted_pages(draw):
     dense = st.builds(
         lambda first, count: list(range(first, first + count)), SMALL, st.integers(1, 60)
     )
-    codes = sorted(draw(st.lists(CODES, min_size=1, max_size=60) | dense))
+    even = st.builds(
+        lambda first, step, count: [min(first + i * step, 2**63 - 1) for i in range(count)],
+        CODES,
+        st.sampled_from([2, 3, 1000, 2**31 - 1, 2**31, 2**40]),
+        st.integers(1, 60),
+    )
+    codes = sorted(draw(st.lists(CODES, min_size=1, max_size=60) | dense | even))
     found, most = [[codes[0]]], draw(st.integers(1, 12))
     for code in codes[1:]:
         if code != found[-1][-1] and len(found[-1]) >= most:
@@ -306,18 +313,48 @@ def matches(page, code, once):
     return positions[:1] if once else positions
 
 
-def pages_of(first, probes):
+def pages_of_by_search(first, probes):
     return np.searchsorted(first, probes, side="right").astype(np.int32) - np.int32(1)
 
 
 @st.composite
 def probes_of(draw, found):
     known = st.sampled_from(np.concatenate(found).tolist())
+    known |= known.map(lambda code: min(code + 1, 2**63 - 1))
     return np.array(draw(st.lists(known | CODES, max_size=30)), dtype=np.int64)
 
 
+@pytest.mark.parametrize(
+    ("codes", "step"),
+    [
+        ([5], 1),
+        ([5, 6, 7], 1),
+        ([-4, 0, 4], 4),
+        ([1, 2, 4], 0),
+        ([1, 1, 2], 0),
+        ([0, 2**31 - 1], 2**31 - 1),
+        ([0, 2**31], 0),
+        ([-(2**63), 2**63 - 1], 0),
+    ],
+)
+def test_even_steps(codes, step):
+    values = np.array(codes, dtype=np.int64)
+    assert even_step(values.ctypes.data, len(values)) == step
+
+
+@settings(profile)
+@given(data=st.data())
+def test_pages_of_are_what_a_search_finds(data):
+    found = data.draw(sorted_pages())
+    probes, first = data.draw(probes_of(found)), np.array([page[0] for page in found])
+    for codes in (first, first[:0]):
+        pages = np.empty(len(probes), dtype=np.int32)
+        pages_of(probes, codes, pages)
+        assert pages.tolist() == pages_of_by_search(codes, probes).tolist()
+
+
 @settings(profile, max_examples=2 * profile.max_examples)
-@given(data=st.data(), once=st.booleans(), room=st.integers(1, 7))
+@given(data=st.data(), once=st.booleans(), room=st.integers(1, 7) | st.just(64))
 def test_locate_finds_what_a_search_finds(data, once, room):
     found = data.draw(sorted_pages())
     probes = data.draw(probes_of(found))
@@ -328,7 +365,7 @@ def test_locate_finds_what_a_search_finds(data, once, room):
     several = data.draw(st.sets(st.integers(0, len(found) - 1), max_size=2))
     known = offset.copy()
     known[list(several)] = -1
-    offset[:] = 0
+    offset[:], steps = 0, np.zeros(len(found), dtype=np.int32)
     pairs, missing, later = [], [], []
     out = [np.empty(room, t) for t in (np.int64, np.int32, np.int64, np.int64)]
     deferred, at = np.empty(len(probes), dtype=np.int64), (0, -1)
@@ -336,11 +373,11 @@ def test_locate_finds_what_a_search_finds(data, once, room):
     while at[0] < len(probes):
         state, page = (*at, 0, 0, 0), 0
         while page >= 0:
-            state, page = locate(
-                probes, valid, first, rows, start, offset, state, rule, (*out, deferred)
-            )
+            where = (start, offset, steps)
+            state, page = locate(probes, valid, (first, rows), where, state, rule, (*out, deferred))
             if page >= 0:
                 assert offset[page] == 0
+                steps[page] = even_step(start[page] + known[page], int(rows[page]))
                 offset[page] = known[page]
         *at, pair_count, absent_count, later_count = state
         assert pair_count + absent_count <= room
@@ -348,7 +385,9 @@ def test_locate_finds_what_a_search_finds(data, once, room):
         missing += out[3][:absent_count].tolist()
         later += deferred[:later_count].tolist()
     expected_pairs, expected_missing, expected_later = [], [], []
-    for row, (code, page) in enumerate(zip(probes, pages_of(first, probes).tolist(), strict=True)):
+    for row, (code, page) in enumerate(
+        zip(probes, pages_of_by_search(first, probes).tolist(), strict=True)
+    ):
         if never[row] or page < 0:
             expected_missing.append(row)
         elif page in several:
@@ -367,7 +406,7 @@ def test_match_run_answers_each_row_that_waits_for_its_pages(data, once, room, s
     first_codes = np.array([page[0] for page in found])
     codes = data.draw(probes_of(found))
     codes = codes[codes >= first_codes[0]]
-    pages = pages_of(first_codes, codes)
+    pages = pages_of_by_search(first_codes, codes)
     gone = data.draw(st.sets(st.integers(0, max(0, len(codes) - 1))))
     state = np.array([GONE if row in gone else WAITING for row in range(len(codes))], np.uint8)
     waiting = [row for row in range(len(codes)) if row not in gone]

@@ -11,12 +11,21 @@ import pyarrow as pa
 from semistream.allocation import allocate
 from semistream.columns import is_in_place
 from semistream.plain import row_width
-from semistream.raw import buffer_offsets, gather_bits, gather_ends, gather_fixed, gather_texts
+from semistream.raw import (
+    buffer_offsets,
+    gather_bits,
+    gather_ends,
+    gather_fixed,
+    gather_rows,
+    gather_texts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
+
+    from semistream.recycle import Recycled
 
     Numbers = npt.NDArray[np.int32]
     Rows = npt.NDArray[np.int64]
@@ -39,6 +48,8 @@ class Column:
     number: int
     kind: pa.DataType
     lines: slice
+    in_place: bool
+    """Whether its values have a fixed width."""
 
 
 class Blocks:
@@ -67,6 +78,9 @@ class Blocks:
         self.columns, numbers = _layout(page, wanted)
         self.value_lines = np.array([column.lines.start + 1 for column in self.columns], np.int64)
         """Of each column the line of ``offsets`` that has its values; validity is before it."""
+        self._fixed = [column for column in self.columns if column.in_place]
+        self._fixed_lines = self.value_lines[[column.number for column in self._fixed]]
+        self._widths = np.array([row_width(c.kind) or 0 for c in self._fixed], np.int64)
         self._numbers = np.array(numbers)
         self.start = np.zeros(count, dtype=np.int64)
         if shared is None:
@@ -102,20 +116,42 @@ class Blocks:
         codes: Numbers = self.offsets[0]
         return codes
 
+    def codes_at(self, address: int) -> int:
+        """Give where the codes of a page lie, an Arrow message that begins at this address."""
+        return address + int(self._found(address)[0])
+
+    def _found(self, address: int) -> Numbers:
+        found = np.empty(len(self._numbers), dtype=np.int32)
+        buffer_offsets(address, self._numbers, found, self.value_lines, self._nulls)
+        return found
+
     def note(self, block: int, address: int) -> None:
         """Note a page, an Arrow message that begins at this address."""
         self.start[block] = address
-        found = np.empty(len(self._numbers), dtype=np.int32)
-        buffer_offsets(address, self._numbers, found, self.value_lines, self._nulls)
+        found = self._found(address)
         self.offsets[1:, block] = found[1:]
         self.offsets[0, block] = found[0]  # last: it tells others that this page is known
+
+    def gather_all(self, block: Numbers, position: Rows, memory: Recycled) -> list[pa.Array]:
+        """Take all columns' values at these positions of these pages."""
+        rows, widths = len(block), self._widths
+        values = [memory.take(i, rows * width) for i, width in enumerate(widths.tolist())]
+        outs = np.array([buffer.address for buffer in values], dtype=np.int64)
+        gather_rows(self.start, self.offsets, self._fixed_lines, widths, block, position, outs, 0)
+        arrays = []
+        for column in self.columns:
+            if column.in_place:
+                valid, nulls = self._valid(column, block, position)
+                buffers = [valid, values.pop(0)]
+                arrays.append(pa.Array.from_buffers(column.kind, rows, buffers, nulls))
+            else:
+                arrays.append(self.gather(column, block, position))
+        return arrays
 
     def gather(self, column: Column, block: Numbers, position: Rows) -> pa.Array:
         """Take a column's values at these positions of these pages."""
         kind, offsets = column.kind, self.offsets[column.lines]
-        valid, nulls = None, 0
-        if self._nulls[column.number]:
-            valid, nulls = self._valid(offsets[0], block, position)
+        valid, nulls = self._valid(column, block, position)
         if kind in _TEXTS:
             buffers = self._texts(offsets, block, position, _TEXTS[kind])
         elif kind == pa.bool_():
@@ -127,10 +163,12 @@ class Blocks:
         return pa.Array.from_buffers(kind, len(block), [valid, *buffers], nulls)
 
     def _valid(
-        self, offset: Numbers, block: Numbers, position: Rows
+        self, column: Column, block: Numbers, position: Rows
     ) -> tuple[pa.Buffer | None, int]:
         """Give the validity of values, None where none of these is null."""
-        bits, zeros = self._bits(offset, block, position)
+        if not self._nulls[column.number]:
+            return None, 0
+        bits, zeros = self._bits(self.offsets[column.lines.start], block, position)
         return (pa.py_buffer(bits), zeros) if zeros else (None, 0)
 
     def _bits(
@@ -162,7 +200,8 @@ def _layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[
     for name in wanted:
         i = page.names.index(name)
         lines = slice(len(numbers), len(numbers) + counts[i])
-        columns.append(Column(len(columns), page.types[i], lines))
+        kind = page.types[i]
+        columns.append(Column(len(columns), kind, lines, is_in_place(kind)))
         numbers += range(ends[i] - counts[i], ends[i])
     return columns, numbers
 

@@ -19,15 +19,15 @@ from semistream.blocks import Blocks
 from semistream.errors import RowTooLargeError
 from semistream.kernels import WAITING, match_page
 from semistream.keys import null_keys
-from semistream.lookup import Lookup, page_faults
+from semistream.lookup import Lookup
 from semistream.metrics import Metrics
 from semistream.operator import Operator
 from semistream.output import Assembler, Output, Pairs, all_done, gathered_schema
 from semistream.plain import decode, row_bytes
 from semistream.plan import MemoryUse
-from semistream.raw import match_run
+from semistream.search import match_run
 from semistream.units import format_bytes
-from semistream.window import Chunk, Window
+from semistream.window import Chunk, Window, same_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -65,6 +65,7 @@ class Engine(Operator):
         self.reader = self.master.reader(int(buffer or 1), int(run) if run else None)
         self.window = Window(self.spec.plain_stream, plan.components["window"], task.cost)
         self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
+        self._is_plain = self.spec.plain_stream == self.spec.stream
         self._assembler = Assembler(self.spec)
         self._output = Output(self._assembler, plan.components["output"], self._output_rows)
         self.lookup = self._lookup()
@@ -197,13 +198,15 @@ class Engine(Operator):
         return self._clock() - self.window.oldest_time >= self._max_wait
 
     def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._is_plain:
+            return batch
         columns = [decode(column) for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=self.spec.plain_stream)
 
     def _sizes(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
         width = self.window.cost.width
         if width is not None:
-            return np.broadcast_to(np.int32(width), rows.num_rows)
+            return same_sizes(width, rows.num_rows)
         return row_bytes(rows).astype(np.int32)
 
     def _chunks(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
@@ -223,8 +226,7 @@ class Engine(Operator):
         """Give the first rows, as many as are looked up in one call."""
         assert self.lookup is not None  # noqa: S101 - for the type checker; see `_at_once`
         batch = batch.slice(0, self.lookup.rows)
-        as_they_are = self.spec.plain_stream == self.spec.stream
-        if as_they_are and self.master.index.first_part is None:
+        if self._is_plain and self.master.index.first_part is None:
             return batch
         return self._quarter(batch)  # rows are decoded, or may have to wait: both take memory
 
@@ -255,8 +257,9 @@ class Engine(Operator):
         codes = self.master.keys.encode(columns)
         self.metrics.null_keys += null_keys(columns)
         pages = np.zeros(len(codes.values), dtype=np.int32)
-        pages[~codes.valid] = -1
-        self.metrics.unmatchable += int(np.count_nonzero(pages))
+        if not codes.all_valid:
+            pages[~codes.valid] = -1
+            self.metrics.unmatchable += int(np.count_nonzero(pages))
         return Chunk(rows, codes.values, pages, self._sizes(batch))
 
     def _with_pages(self, chunk: Chunk, valid: npt.NDArray[np.bool_]) -> Chunk:
@@ -268,32 +271,34 @@ class Engine(Operator):
     def _look_up(self, chunk: Chunk) -> Sifted:
         """Answer rows from pages that lie in memory; return those whose page has several parts."""
         assert self.lookup is not None  # noqa: S101 - for the type checker; see `_at_once`
-        faults, later = 0, []
+        later = []
         confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)
         cursor = (0, -1)
-        sizes = (int(chunk.sizes.max()), self.master.statistics.widest_row)
+        sizes = (chunk.widest, self.master.statistics.widest_row)
         while cursor[0] < len(chunk):
             room = self._output.room(*sizes)
             if room < 1:
                 yield from self._flush()
                 continue
-            before = page_faults()
             cursor, found, missing, deferred = self.lookup.locate(
                 chunk, cursor, self._assembler.once, room
             )
-            right = self.lookup.gather(found)
-            faults += page_faults() - before
             rows, absent = self._output.rows[:found], self._output.absent[:missing]
-            later.append(deferred)
+            if len(deferred):
+                later.append(deferred)
             self.metrics.absent += missing
-            pairs = Pairs([rows], right, [absent], lasting=True)
+            right, distinct = self.lookup.gather(found), self.lookup.is_unique
+            pairs = Pairs([rows], right, [absent], lasting=True, distinct=distinct)
+            del right
             yield from self._emit(chunk.rows, pairs, confirmed, lambda r: r == cursor[0])  # noqa: B023
-        rest = np.concatenate(later)
-        self.metrics.looked_up += len(chunk) - len(rest)
-        self.metrics.answered += len(chunk) - len(rest)
-        self.algorithm.looked_up(len(chunk), faults)
+        left = sum(map(len, later))
+        self.metrics.looked_up += len(chunk) - left
+        self.metrics.answered += len(chunk) - left
+        self.algorithm.looked_up(len(chunk), self.lookup.new_faults())
+        if not left:
+            return chunk.none
         chosen = np.zeros(len(chunk), dtype=np.bool_)
-        chosen[rest] = True
+        chosen[np.concatenate(later)] = True
         return self._with_pages(chunk.only(chosen), chunk.pages[chosen] >= 0)
 
     def _accept(self, chunk: Chunk, now: float) -> Batches:
@@ -332,7 +337,7 @@ class Engine(Operator):
         absent = np.flatnonzero(~keep)
         self.metrics.filtered += len(absent)
         self.metrics.answered += len(absent)
-        largest = int(chunk.sizes.max())
+        largest = chunk.widest
         start = 0
         while start < len(absent):
             room = self._output.room(largest, self.master.statistics.widest_row)
@@ -349,7 +354,7 @@ class Engine(Operator):
         hit = np.zeros(len(chunk), dtype=np.bool_)
         confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)
         cursor = (0, -1)
-        sizes = (int(chunk.sizes.max()), cache.widest)
+        sizes = (chunk.widest, cache.widest)
         while cursor[0] < len(chunk):
             room = self._output.room(*sizes)
             if room < 1:
@@ -524,7 +529,13 @@ class Engine(Operator):
         unfinished: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]] = all_done,
     ) -> Batches:
         self._output.leaving = pairs
-        for batch in self._assembler.assemble(rows, pairs, confirmed, unfinished):
+        batches = self._assembler.assemble(rows, pairs, confirmed, unfinished)
+        if not self._assembler.encodes:  # at most one batch: when it is made, it is the caller's
+            made = list(batches)
+            self._output.give_out(pairs)
+            batches = (made.pop() for _ in range(len(made)))
+        for batch in batches:
             self.metrics.rows_out += batch.num_rows
             yield batch
-        self._output.leaving = None
+            del batch
+        self._output.give_out(pairs)

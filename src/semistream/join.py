@@ -218,6 +218,7 @@ class Join:
     def _results(self, mine: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         while (batch := self._next(mine)) is not None:
             yield batch
+            del batch  # its memory may serve the next one, if the caller has let go of it
         if self._unread is mine:
             self._unread = None
 

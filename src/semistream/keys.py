@@ -37,6 +37,7 @@ class Codes:
     values: npt.NDArray[np.int64]
     valid: npt.NDArray[np.bool_]
     """False where a key is null, or is a number that the master's type cannot hold."""
+    all_valid: bool
 
 
 def is_among(codes: npt.NDArray[np.int64], some: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -127,7 +128,8 @@ class Keys:
         for column in columns:
             if column.null_count:
                 valid &= column.is_valid().to_numpy(zero_copy_only=False)
-        return Codes(_integers(columns[0]) if self.exact else _hashes(columns), valid)
+        codes = _integers(columns[0]) if self.exact else _hashes(columns)
+        return Codes(codes, valid, not any(column.null_count for column in columns))
 
     def checks(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
         """Give a second hash of each key, of another seed: with the code, 128 bits."""

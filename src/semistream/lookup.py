@@ -14,7 +14,7 @@ import numpy as np
 from semistream.blocks import Blocks
 from semistream.gather import Gathered
 from semistream.host.directory import Directory
-from semistream.raw import locate
+from semistream.search import even_step, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,24 +64,30 @@ class Lookup:
     ) -> None:
         self._master, self._reader, self._output = master, reader, output
         page, first, self._directory = master.page_schema, master.index.first_part, None
+        steps = 4 * master.pages
+        size = steps + Blocks.shared_bytes(page, wanted, master.pages)
         if root is not None:
-            size = Blocks.shared_bytes(page, wanted, master.pages)
             self._directory = Directory(root, master, wanted, size)
-        noted = self._directory.bytes if self._directory else None
-        self._blocks = Blocks(page, wanted, master.pages, noted)
+        noted = self._directory.bytes if self._directory else np.zeros(size, dtype=np.uint8)
+        self._steps = noted[:steps].view(np.int32)
+        self._blocks = Blocks(page, wanted, master.pages, noted[steps:])
         self._blocks.start[:] = reader.starts if first is None else reader.starts[first]
         self._rows = master.index.rows if first is None else master.index.rows[first]
+        self._faults = 0
+        self.is_unique = master.statistics.most_duplicates <= 1
         self._later = np.empty(0 if first is None else len(output.rows), dtype=np.int64)
 
     @staticmethod
     def cost(master: Master, wanted: Iterable[str], rows: int) -> int:
         """Give the bytes of a directory of all pages, and of the indices of so many rows."""
-        return (4 + Blocks.cost(master.page_schema, wanted)) * master.pages + 8 * rows
+        each = 8 + Blocks.cost(master.page_schema, wanted)  # beside it its rows and its step
+        return each * master.pages + 8 * rows
 
     @property
     def nbytes(self) -> int:
         """Bytes held now."""
-        return self._blocks.nbytes + self._rows.nbytes + self._later.nbytes
+        beside = self._steps.nbytes + self._rows.nbytes
+        return self._blocks.nbytes + beside + self._later.nbytes
 
     @property
     def rows(self) -> int:
@@ -99,15 +105,15 @@ class Lookup:
             Where it stopped, how many pairs and how many absent rows there are, and which rows
             belong to pages with several parts.
         """
-        rule = (self._master.statistics.most_duplicates <= 1, once)
-        o, blocks, codes = self._output, self._blocks, self._master.index.page_code
+        rule = (self.is_unique, once)
+        o, blocks = self._output, self._blocks
+        index = (self._master.index.page_code, self._rows)
+        where = (blocks.start, blocks.codes, self._steps)
         out = (o.rows[:room], o.blocks, o.positions, o.absent, self._later)
         state, page = (*at, 0, 0, 0), 0
+        self._faults -= page_faults()
         while page >= 0:
-            state, page = locate(
-                chunk.codes, chunk.pages, codes, self._rows,
-                blocks.start, blocks.codes, state, rule, out,
-            )  # fmt: skip
+            state, page = locate(chunk.codes, chunk.pages, index, where, state, rule, out)
             if page >= 0:
                 self._note(int(page))
         row, position, found, missing, deferred = state
@@ -119,9 +125,18 @@ class Lookup:
             self._blocks.codes[page] = _SEVERAL
             return
         (address,) = self._reader.addresses(parts)
+        codes = self._blocks.codes_at(address)
+        self._steps[page] = even_step(codes, int(self._rows[page]))  # first: see `Blocks.note`
         self._blocks.note(page, address)
 
     def gather(self, found: int) -> Gathered:
-        """Take the columns of the first ``found`` pairs."""
+        """Take the columns of the first ``found`` pairs of those that were just found."""
         where = self._output.blocks[:found], self._output.positions[:found]
-        return Gathered.of([self._blocks.gather(c, *where) for c in self._blocks.columns])
+        columns = self._blocks.gather_all(*where, self._output.recycled)
+        self._faults += page_faults()
+        return Gathered.of(columns)
+
+    def new_faults(self) -> int:
+        """Give how often looking up has waited for the disk since this was last asked."""
+        faults, self._faults = self._faults, 0
+        return faults

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from semistream.allocation import concat, select, take
 from semistream.gather import Gathered, copies
 from semistream.plain import encode, plain_type
+from semistream.recycle import Recycled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +60,8 @@ class Pairs:
     bytes: float = 0.0
     lasting: bool = False
     """Whether the stream rows stay as they are, so that output may share their memory."""
+    distinct: bool = False
+    """Whether matches are in order of the stream rows, none of which has several."""
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.absent)
@@ -84,6 +87,11 @@ class Assembler:
         self.exact = spec.master.keys.exact
         schema, names = gathered_schema(spec), spec.master.page_schema.names
         self._kinds, self._names = schema.types, schema.names
+        plain = [plain_type(kind) == kind for kind in spec.output.types]
+        self.encodes = not all(plain)
+        """Whether values leave in other types than they are held in, perhaps in several batches."""
+        self.width = len(schema)
+        """How many columns are gathered."""
         self._gathered = tuple(names.index(name) for name in schema.names)
         self.copies = copies(schema)
         self._keys = [spec.stream.names.index(name) for name in spec.stream_keys]
@@ -129,7 +137,11 @@ class Assembler:
         if confirmed is not None and len(rows):
             rows, right, lost = self._compare(left, rows, right, confirmed, unfinished)
             absent = [*absent, lost]
-        chosen = _lasting_rows if pairs.lasting else _rows_of
+        chosen = _rows_of
+        if pairs.lasting:
+            chosen = (
+                _distinct_rows if pairs.distinct and not any(map(len, absent)) else _lasting_rows
+            )
         yield from self._batches(left, chosen, rows, right, _joined(absent))
 
     def _compare(
@@ -199,6 +211,9 @@ class Assembler:
 
         The window may hold rows with more values than one dictionary's index type can count.
         """
+        if not self.encodes:
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            return
         pairs = zip(columns, self.schema, strict=True)
         try:
             arrays = [encode(column, field.type) for column, field in pairs]
@@ -230,6 +245,14 @@ def _lasting_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
     return _rows_of(left, index)
 
 
+def _distinct_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
+    """Give these rows likewise; they are known to ascend."""
+    first, count = int(index[0]), len(index)
+    if int(index[-1]) - first == count - 1:
+        return list(left.slice(first, count).columns)
+    return _rows_of(left, index)
+
+
 def _joined(arrays: list[Rows]) -> Rows:
     if len(arrays) == 1:
         return arrays[0]
@@ -257,6 +280,8 @@ class Output:
         self.absent = np.empty(rows, dtype=np.int64)
         self.blocks = np.empty(rows, dtype=np.int32)
         self.pairs = Pairs()
+        self.recycled = Recycled(assembler.width)
+        """Memory of batches that the caller has let go of."""
         self.leaving: Pairs | None = None
         """What is being given out."""
 
@@ -264,7 +289,7 @@ class Output:
     def nbytes(self) -> int:
         """Bytes held now."""
         leaving = self.leaving.nbytes if self.leaving else 0
-        return self.pairs.nbytes + leaving + self.scratch
+        return self.pairs.nbytes + leaving + self.scratch + self.recycled.nbytes
 
     @property
     def scratch(self) -> int:
@@ -306,6 +331,12 @@ class Output:
         if missing:
             self.pairs.absent.append(self.absent[:missing].copy())
         self.pairs.bytes += (found + missing) * self.row_bytes(*sizes)
+
+    def give_out(self, pairs: Pairs) -> None:
+        """Note that all is made of these pairs, which is the caller's now."""
+        pairs.rows, pairs.right, pairs.absent = [], None, []
+        self.leaving = None
+        self.recycled.give_out()
 
     def take(self) -> Pairs:
         """Give what was collected and start anew."""

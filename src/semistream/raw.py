@@ -15,17 +15,16 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from semistream.kernels import GONE, WAITING
-
 __all__ = [
     "buffer_offsets",
     "gather_bits",
     "gather_columns",
     "gather_ends",
     "gather_fixed",
+    "gather_rows",
     "gather_texts",
-    "locate",
-    "match_run",
+    "load_int64",
+    "prefetch",
 ]
 
 
@@ -69,9 +68,44 @@ def _copy(_context, _target, _source, _size):
     return types.void(types.int64, types.int64, types.int64), generate
 
 
-_TILE = 256  # rows whose pages are guessed before they are looked at
+def _move(size):
+    """Make an intrinsic that copies so many bytes by one load and one store."""
 
-_load_int64 = _load(64, types.int64)
+    @intrinsic
+    def move(_context, _target, _source):
+        def generate(context, builder, _, arguments):
+            kind = ir.VectorType(ir.IntType(8), size).as_pointer()
+            target, source = (builder.inttoptr(a, kind) for a in arguments)
+            builder.store(builder.load(source, align=1), target, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
+
+    return move
+
+
+@intrinsic
+def prefetch(_context, _address):
+    """Ask the processor for the memory at an address, and do not wait; any address is allowed."""
+
+    def generate(context, builder, _, arguments):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        read, keep, data = (ir.Constant(number, value) for value in (0, 3, 1))
+        builder.call(call, [builder.inttoptr(arguments[0], byte), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+_TILE = 64  # rows of a column whose memory is asked for before it is read
+_AHEAD = 32  # rows: so far ahead their memory is asked for
+_LINES = 320  # that are asked for together; the processor's first cache has 512 or more
+_LINE = 64  # bytes that come together
+_MOST_MOVED = 256  # bytes; more are copied by memcpy, which is slow to start
+
+load_int64 = _load(64, types.int64)
 _load_int32 = _load(32, types.int32)
 _load_int16 = _load(16, types.int16)
 _load_byte = _load(8, types.uint8)
@@ -79,28 +113,89 @@ _store_int64 = _store(64, types.int64)
 _store_int32 = _store(32, types.int32)
 
 
+_move_16 = _move(16)
+_move_32 = _move(32)
+
+
+@njit(cache=True, inline="always")
+def _copy_wide(out, source, width):
+    """Copy at least 16 bytes in pieces that may overlap, but never reach over the value's ends."""
+    if width > _MOST_MOVED:
+        _copy(out, source, width)
+    elif width >= 32:
+        for at in range(0, width - 32, 32):
+            _move_32(out + at, source + at)
+        _move_32(out + width - 32, source + width - 32)
+    else:
+        _move_16(out, source)
+        _move_16(out + width - 16, source + width - 16)
+
+
+@njit(cache=True)
+def _copy_values(sources, width, out):
+    """Copy values from these addresses side by side; of each width its own loop."""
+    if width == 8:
+        for i in range(len(sources)):
+            _store_int64(out + 8 * i, load_int64(sources[i]))
+    elif width == 4:
+        for i in range(len(sources)):
+            _store_int32(out + 4 * i, _load_int32(sources[i]))
+    elif width >= 16:
+        for i in range(len(sources)):
+            _copy_wide(out + width * i, sources[i], width)
+    else:
+        for i in range(len(sources)):
+            _copy(out + width * i, sources[i], width)
+
+
+@njit(cache=True, inline="always")
+def _expect_values(start, offset, block, position, width, sources):
+    """Note where some values lie, and ask for their first two lines; others come by themselves."""
+    far = min(width, _LINE + 1) - 1
+    for i in range(len(sources)):
+        source = start[block[i]] + offset[block[i]] + width * np.int64(position[i])
+        sources[i] = source
+        prefetch(source)
+        if far >= _LINE // 2:
+            prefetch(source + far)
+
+
 @njit(cache=True)
 def gather_fixed(start, offset, block, position, width, out):
     """Copy values of ``width`` bytes to the address ``out``."""
-    if width == 8:
-        for i in range(len(block)):
-            page = start[block[i]] + offset[block[i]]
-            _store_int64(out + 8 * i, _load_int64(page + 8 * position[i]))
-    elif width == 4:
-        for i in range(len(block)):
-            page = start[block[i]] + offset[block[i]]
-            _store_int32(out + 4 * i, _load_int32(page + 4 * position[i]))
-    else:
-        for i in range(len(block)):
-            page = start[block[i]] + offset[block[i]]
-            _copy(out + width * i, page + width * position[i], width)
+    sources = np.empty(_TILE, np.int64)
+    for begin in range(0, len(block), _TILE):
+        end = min(begin + _TILE, len(block))
+        some = sources[: end - begin]
+        _expect_values(start, offset, block[begin:end], position[begin:end], width, some)
+        _copy_values(some, width, out + width * begin)
+
+
+@njit(cache=True)
+def gather_rows(start, offsets, lines, widths, block, position, outs, first):
+    """Copy values of several columns, from row ``first`` of the outputs on.
+
+    Line ``lines[c]`` of ``offsets`` has column c's values. The memory of some rows is asked for in
+    all columns before any of it is read: a row that is not in the processor's cache has a line or
+    two in every column, and to wait for them one by one would be most of the work.
+    """
+    columns = len(lines)
+    tile = max(4, _LINES // max(1, columns))
+    sources = np.empty((columns, tile), np.int64)
+    for begin in range(0, len(block), tile):
+        end = min(begin + tile, len(block))
+        some, rows = block[begin:end], position[begin:end]
+        for c in range(columns):
+            offset, places = offsets[lines[c]], sources[c, : end - begin]
+            _expect_values(start, offset, some, rows, widths[c], places)
+        for c in range(columns):
+            out = outs[c] + (first + begin) * widths[c]
+            _copy_values(sources[c, : end - begin], widths[c], out)
 
 
 @njit(cache=True)
 def gather_columns(start, offsets, lines, widths, block, position, outs, first):
-    """Copy values of several columns without nulls, from row ``first`` of the outputs on.
-
-    Line ``lines[c]`` of ``offsets`` has column c's values, the line before its validity.
+    """Copy values likewise of columns without nulls; the line before the values' is validity.
 
     Returns
     -------
@@ -111,9 +206,7 @@ def gather_columns(start, offsets, lines, widths, block, position, outs, first):
         for b in range(len(start)):
             if offsets[lines[c] - 1, b] != 0:
                 return False
-    for c in range(len(lines)):
-        out = outs[c] + first * widths[c]
-        gather_fixed(start, offsets[lines[c]], block, position, widths[c], out)
+    gather_rows(start, offsets, lines, widths, block, position, outs, first)
     return True
 
 
@@ -141,15 +234,18 @@ def gather_bits(start, offset, block, position, out, first):
 @njit(cache=True, inline="always")
 def _bound(base, row, wide):
     """Give an offset of a column of texts, of 32 or 64 bits."""
-    return _load_int64(base + 8 * row) if wide else np.int64(_load_int32(base + 4 * row))
+    return load_int64(base + 8 * row) if wide else np.int64(_load_int32(base + 4 * row))
 
 
 @njit(cache=True)
 def gather_ends(start, offset, block, position, wide, ends):
     """Write where each text ends when all lie side by side; give the bytes of all."""
-    total = np.int64(0)
+    total, last = np.int64(0), len(block) - 1
+    size = 8 if wide else 4
     ends[0] = 0
     for i in range(len(block)):
+        k = min(i + _AHEAD, last)
+        prefetch(start[block[k]] + offset[block[k]] + size * np.int64(position[k]))
         base, row = start[block[i]] + offset[block[i]], np.int64(position[i])
         total += _bound(base, row + 1, wide) - _bound(base, row, wide)
         ends[i + 1] = total
@@ -159,7 +255,11 @@ def gather_ends(start, offset, block, position, wide, ends):
 @njit(cache=True)
 def gather_texts(start, offset, data, block, position, wide, out):
     """Copy texts side by side to the address ``out``; ``data`` are the offsets of their bytes."""
+    last = len(block) - 1
     for i in range(len(block)):
+        k = min(i + _AHEAD // 2, last)  # its bounds were read when ends were
+        bounds = start[block[k]] + offset[block[k]]
+        prefetch(start[block[k]] + data[block[k]] + _bound(bounds, np.int64(position[k]), wide))
         page, row = start[block[i]], np.int64(position[i])
         bounds = page + offset[block[i]]
         first = _bound(bounds, row, wide)
@@ -197,217 +297,6 @@ def buffer_offsets(message, numbers, out, lines, nulls):
     buffers = _follow(_field(header, 2)) + 4
     for i in range(len(numbers)):
         entry = buffers + 16 * numbers[i]
-        out[i] = body + _load_int64(entry) if _load_int64(entry + 8) > 0 else 0
+        out[i] = body + load_int64(entry) if load_int64(entry + 8) > 0 else 0
     for c in range(len(lines)):
         nulls[c] |= out[lines[c] - 1] != 0
-
-
-@njit(cache=True, inline="always")
-def _page_of(code, page_code, low, scale):
-    """Give the last page that begins at or before a code; a guess first, right for dense keys."""
-    last = len(page_code) - 1
-    guess = np.int64(min(max((float(code) - low) * scale, 0.0), float(last)))
-    if guess < last and page_code[guess] <= code < page_code[guess + 1]:
-        return guess
-    page, count = np.int64(0), last + 1
-    while count > 1:
-        half = count >> 1
-        page += half * np.int64(page_code[page + half] <= code)
-        count -= half
-    return page
-
-
-@njit(cache=True, inline="always")
-def _in_proportion(code, page_code, page, count):
-    """Guess where a code stands in its page: in proportion between two first codes."""
-    first = page_code[page]
-    width = float(page_code[page + 1]) - first if page + 1 < len(page_code) else float(count)
-    if width <= 0:  # of codes as large as these a float tells none apart
-        return 0
-    share = min(max((float(code) - first) / width, 0.0), 1.0)
-    return min(np.int64(share * count), count - 1)
-
-
-@njit(cache=True, inline="always")
-def _is_dense(page_code, page, count):
-    """Whether a page has as many codes as there are up to the next: each is in its place."""
-    return page + 1 < len(page_code) and page_code[page + 1] - page_code[page] == count
-
-
-@njit(cache=True, inline="always")
-def _first_at_least(base, count, code, guess):
-    """Give the first of ``count`` ascending codes that is not below ``code``, starting nearby."""
-    low, high, step = 0, count, 1
-    if _load_int64(base + 8 * guess) < code:
-        low = guess + 1
-        while low + step < count and _load_int64(base + 8 * (low + step)) < code:
-            low += step + 1
-            step <<= 1
-        high = min(count, low + step)
-    else:
-        high = guess
-        while high - step >= 0 and _load_int64(base + 8 * (high - step)) >= code:
-            high -= step
-            step <<= 1
-        low = max(0, high - step)
-    while low < high:
-        middle = (low + high) >> 1
-        if _load_int64(base + 8 * middle) < code:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True)
-def locate(codes, pages, page_code, page_rows, start, offset, state, rule, out):
-    """Find arriving rows in pages that lie in memory.
-
-    Parameters
-    ----------
-    codes, pages
-        The codes of the rows; a page of −1 tells that a row cannot match.
-    page_code, page_rows, start, offset
-        Of each page its first code, its rows, its address and where its codes begin; an offset of
-        0 tells that it is not known yet, of −1 that the page has several parts.
-    state
-        ``(row, position, found, missing, deferred)`` to go on from; position −1 starts the row.
-    rule
-        ``(unique, once)``: whether no two codes are equal, and whether one pair a row is enough.
-    out
-        ``(rows, blocks, positions, absent, later)``: pairs, rows without match, and rows whose page
-        has several parts; pairs and absent rows are together at most as many as there is room.
-
-    Returns
-    -------
-    tuple
-        The state, its row the number of codes when all is done, and the page that is not known, −1
-        where that is not why it stopped.
-    """
-    row, position, found, missing, deferred = state
-    unique, once = rule
-    rows, blocks, positions, absent, later = out
-    room, last = len(rows), len(page_code) - 1
-    low = float(page_code[0]) if last >= 0 else 0.0
-    scale = last / max(float(page_code[last]) - low, 1.0) if last >= 0 else 0.0
-    tile_page, tile_position = np.empty(_TILE, np.int32), np.empty(_TILE, np.int32)
-    tile = end = row  # rows from ``tile`` to ``end`` have a guess of their page and position
-    while row < len(codes) and found + missing < room:
-        if last < 0 or pages[row] < 0 or codes[row] < page_code[0]:
-            absent[missing] = row
-            missing += 1
-            row += 1
-            continue
-        if row >= end:  # the guesses of many rows first, so that their loads do not wait for each
-            tile, end = row, min(row + _TILE, len(codes))
-            for i in range(tile, end):
-                page = _page_of(codes[i], page_code, low, scale)
-                tile_page[i - tile] = page
-                tile_position[i - tile] = _in_proportion(codes[i], page_code, page, page_rows[page])
-        code, page = codes[row], np.int64(tile_page[row - tile])
-        if offset[page] <= 0:
-            if offset[page] == 0:
-                return (row, position, found, missing, deferred), page
-            later[deferred] = row
-            deferred += 1
-            row += 1
-            continue
-        base, count = start[page] + offset[page], np.int64(page_rows[page])
-        fresh = position < 0
-        if fresh:
-            position = np.int64(tile_position[row - tile])
-            if unique and _is_dense(page_code, page, count):
-                rows[found], blocks[found], positions[found] = row, page, code - page_code[page]
-                found += 1
-                row, position = row + 1, -1
-                continue
-            if not (unique and _load_int64(base + 8 * position) == code):
-                position = _first_at_least(base, count, code, position)
-        begin = position
-        while position < count and _load_int64(base + 8 * position) == code:
-            if found + missing == room:
-                return (row, position, found, missing, deferred), -1
-            rows[found], blocks[found], positions[found] = row, page, position
-            found += 1
-            position += 1
-            if unique or once:
-                break
-        if fresh and position == begin:
-            absent[missing] = row
-            missing += 1
-        row, position = row + 1, -1
-    return (row, position, found, missing, deferred), -1
-
-
-@njit(cache=True)
-def match_run(first, pages, window, cursor, rule, out):
-    """Match the rows that wait for neighbouring pages with these pages; answered rows leave.
-
-    Parameters
-    ----------
-    first
-        The number of the first page.
-    pages
-        ``(rows, start, offset, page_code)``: of each page its rows, its address and where its codes
-        begin; of all pages of the master their first codes.
-    window
-        ``(heads, chain, pages, codes, state)``: the window's arrays.
-    cursor
-        ``(block, previous, row, position)`` to go on from: the page, the row before in its chain
-        or −1, the row or −2 for the first one, and where in the page it stands or −1.
-    rule
-        ``(unique, once)``: whether no two codes are equal, and whether one pair a row is enough.
-    out
-        ``(rows, blocks, positions, absent)``: pairs and rows without a match; together at most as
-        many as there is room for.
-
-    Returns
-    -------
-    tuple
-        How many pairs, how many absent rows, how many rows were answered, and the cursor; its block
-        is the number of pages when all is done.
-    """
-    block, previous, row, position = cursor
-    page_rows, start, offset, page_code = pages
-    unique, once = rule
-    heads, chain, row_page, codes, state = window
-    rows, blocks, positions, absent = out
-    found, missing, answered, room = 0, 0, 0, len(rows)
-    while block < len(page_rows):
-        page, base, count = first + block, start[block] + offset[block], np.int64(page_rows[block])
-        dense = unique and _is_dense(page_code, page, count)
-        slot = page & (len(heads) - 1)
-        if row == -2:
-            row = np.int64(heads[slot])
-        while row >= 0:
-            if row_page[row] != page or state[row] != WAITING:
-                previous, row = row, np.int64(chain[row])
-                continue
-            code = codes[row]
-            if dense:
-                position = code - page_code[page]
-            elif position < 0:
-                guess = _in_proportion(code, page_code, page, count)
-                position = _first_at_least(base, count, code, guess)
-            while position < count and (dense or _load_int64(base + 8 * position) == code):
-                if found + missing == room:
-                    return found, missing, answered, (block, previous, row, position)
-                rows[found], blocks[found], positions[found] = row, block, position
-                found += 1
-                position += 1
-                if unique or once:
-                    break
-            if not dense and (position == 0 or _load_int64(base + 8 * (position - 1)) != code):
-                if found + missing == room:
-                    return found, missing, answered, (block, previous, row, position)
-                absent[missing] = row
-                missing += 1
-            state[row] = GONE
-            answered += 1
-            if previous < 0:
-                heads[slot] = chain[row]
-            else:
-                chain[previous] = chain[row]
-            row, position = np.int64(chain[row]), np.int64(-1)
-        block, previous, row = block + 1, np.int64(-1), np.int64(-2)
-    return found, missing, answered, (block, previous, row, position)

@@ -11,6 +11,7 @@ together, in place, as soon as a quarter of all is gone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,9 +25,25 @@ from semistream.plain import row_width
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Chunk", "RowCost", "Window"]
+__all__ = ["Chunk", "RowCost", "Window", "same_sizes"]
 
 _MOST_ARRIVALS = 65  # remembered, an odd number
+
+
+@cache
+def _same(width: int) -> npt.NDArray[np.int32]:
+    return np.broadcast_to(np.int32(width), 1 << 48)  # one number in memory
+
+
+def same_sizes(width: int, rows: int) -> npt.NDArray[np.int32]:
+    """Give the sizes of rows that all have so many bytes.
+
+    Examples
+    --------
+    >>> same_sizes(20, rows=3).tolist()
+    [20, 20, 20]
+    """
+    return _same(width)[:rows]
 
 
 @dataclass(frozen=True)
@@ -42,10 +59,20 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.codes)
 
+    @property
+    def widest(self) -> int:
+        """Bytes of the largest row; call only if there is one."""
+        return int(self.sizes.max() if self.sizes.strides[0] else self.sizes[0])
+
+    @property
+    def none(self) -> Chunk:
+        """None of the rows."""
+        return Chunk(self.rows.slice(0, 0), self.codes[:0], self.pages[:0], self.sizes[:0])
+
     def only(self, keep: npt.NDArray[np.bool_]) -> Chunk:
         """Give the rows for which ``keep`` holds."""
         if not keep.any():
-            return Chunk(self.rows.slice(0, 0), self.codes[:0], self.pages[:0], self.sizes[:0])
+            return self.none
         chosen = pa.array(keep)
         columns = [select(column, chosen) for column in self.rows.columns]
         rows = pa.RecordBatch.from_arrays(columns, schema=self.rows.schema)

@@ -17,6 +17,7 @@ from semistream.master.format import Manifest, Statistics, page_schema
 from semistream.master.index import Index
 from semistream.master.reader import PageReader, reader_kind
 from semistream.master.snapshots import find_snapshot, missing_snapshot
+from semistream.search import pages_of
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ class Master:
 
     def page_of(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         """Give the page that holds each code if any does, −1 where the index tells that none."""
-        pages = np.searchsorted(self.index.page_code, codes, side="right").astype(np.int32)
-        pages -= 1
+        pages = np.empty(len(codes), dtype=np.int32)
+        pages_of(codes, self.index.page_code, pages)
         return pages
 
     def parts(self, page: int) -> range:

@@ -49,7 +49,8 @@ class OrderedKeys(Keys):
         column = self.canonical(columns)[0]
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         numbers = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
-        return Codes(numbers.cast(pa.int64()).fill_null(0).to_numpy(), valid)
+        numbers = numbers.cast(pa.int64()).fill_null(0)
+        return Codes(numbers.to_numpy(), valid, bool(valid.all()))
 
     def decode(self, codes: pa.Array) -> pa.Array:
         """Give the keys that codes stand for, in the type they are compared in."""
