@@ -51,6 +51,7 @@ def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
     system: Annotated[
         list[str] | None, typer.Option(help="Only this system; repeat it for several.")
     ] = None,
+    how: Annotated[list[str] | None, typer.Option(help="left or inner; repeat it.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How many samples.")] = None,
     full: Annotated[bool, typer.Option(help="A master of 50M rows too (24 GB on disk).")] = False,
     quick: Annotated[bool, typer.Option(help="A small master and few batches.")] = False,
@@ -63,12 +64,14 @@ def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
 
     The same products and sales, two cores, no sink; every system's rows are compared with those of
     Spark's join before it is timed, systems take turns in an order that is drawn. What cannot be
-    had is named and left out. Parts that are not measured stay as the output has them.
+    had is named and left out. With a part, a size or a join named, the rest of the output stays.
     """
     with messages(), spark_needed():
         parts = _known("part", part or PARTS, PARTS)
-        grid = _grid(full, quick, rows, system, rounds)
-        earlier = read_record(output) if part and output and output.exists() else {}
+        grid = _grid(full, quick, rows, system, how, rounds)
+        earlier = (
+            read_record(output) if (part or rows or how) and output and output.exists() else {}
+        )
         record = _measured(grid, parts, earlier, (data, url, output))
         if figures is not None:
             _draw(record, figures)
@@ -84,6 +87,7 @@ def _grid(
     quick: bool,
     rows: list[int] | None,
     systems: list[str] | None,
+    hows: list[str] | None,
     rounds: int | None,
 ) -> PeersGrid:
     grid = PeersGrid().quick() if quick else PeersGrid()
@@ -92,7 +96,8 @@ def _grid(
     given: dict[str, Any] = {
         "rows": rows and tuple(rows),
         "systems": names,
-        "published": False if systems else None,
+        "hows": hows and _known("how", hows, PeersGrid.hows),
+        "published": False if systems or rows else None,
         "rounds": rounds,
     }
     return replace(grid, **{name: value for name, value in given.items() if value is not None})

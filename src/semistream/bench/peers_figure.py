@@ -32,7 +32,7 @@ _LINES = (
 
 def _by_memory(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
     """Draw the rate against the budget, at the least R."""
-    rows, batch = min(record["grid"]["rows"]), max(record["grid"]["batch_rows"])
+    rows, batch = (min(_values(record, "rows")), max(_values(record, "batch_rows")))
     chosen = [
         c
         for c in record["cells"]
@@ -48,8 +48,8 @@ def _by_memory(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotli
 
 def _by_rows(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
     """Draw the rate against the size of R: one panel a join and batch."""
-    sizes = [size for size in record["grid"]["batch_rows"] if size > 10_000][-2:]
-    kinds = [(how, size) for how in record["grid"]["hows"] for size in sizes]
+    sizes = _values(record, "batch_rows")[-2:]
+    kinds = [(how, size) for how in reversed(_values(record, "how")) for size in sizes]
     panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
     for panel, (how, batch) in zip(panels, kinds, strict=True):
         chosen = [c for c in _plain(record) if (c["how"], c["batch_rows"]) == (how, batch)]
@@ -64,7 +64,7 @@ def _by_rows(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib 
 
 def _by_batch(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
     """Draw the time of a micro-batch against its size: one panel an R."""
-    sizes = record["grid"]["rows"]
+    sizes = _values(record, "rows")
     panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
     for panel, rows in zip(panels, sizes, strict=True):
         chosen = [c for c in _plain(record) if (c["how"], c["rows"]) == ("left", rows)]
@@ -129,6 +129,11 @@ def _steadily(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib
     panel.set(xscale="log", xlabel="milliseconds of a micro-batch", ylabel="% of batches")
     panel.set_title(f"{grid['steady_rate']:,} rows/s in batches of {grid['steady_batch']:,}")
     panel.legend(fontsize="small")
+
+
+def _values(record: Record, name: str) -> list[Any]:
+    """Give the values that cells have, in order."""
+    return sorted({cell[name] for cell in record["cells"]})
 
 
 def _middle(record: Record, entry: Record) -> float:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from semistream.spark.bench.peers.grid import Cell, PeersGrid
 
+_SETTING = ("rows", "how", "batch_rows", "exponent", "share", "duplicates")
 _DELTA = {
     "spark.sql.extensions": EXTENSIONS["delta"],
     "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
@@ -49,6 +50,11 @@ def _cells(grid: PeersGrid) -> list[Cell]:
         names = tuple(map(ours_of, PUBLISHED))
         cells[place] = replace(cells[place], systems=cells[place].systems + names)
     return cells
+
+
+def _identity(cell: dict[str, Any]) -> tuple[Any, ...]:
+    """Tell cells apart: one that is measured again takes the place of the earlier one."""
+    return tuple(cell[name] for name in _SETTING)
 
 
 @dataclass
@@ -101,11 +107,12 @@ class PeersBench:
     def _measured_cells(self, record: dict[str, Any], engines: Engines) -> Iterator[dict[str, Any]]:
         order = random.Random(self.grid.seed)  # noqa: S311 - an order
         contest = Contest(self.grid, self.folder, engines, order, self.say, self.url)
-        record["cells"] = []
+        cells = {_identity(cell): cell for cell in record.get("cells", [])}
         for cell in _cells(self.grid):
             about = {k: v for k, v in asdict(cell).items() if k != "systems"}
-            record["cells"].append(about | contest.measure(cell))
-            yield record
+            cells[_identity(about)] = about | contest.measure(cell)
+            yield record | {"cells": list(cells.values())}
+        record["cells"] = list(cells.values())
 
     def _engines(self, config: dict[str, str]) -> Engines:
         more = {"broadcast": {"spark.driver.memory": self.grid.broadcast_memory}}
