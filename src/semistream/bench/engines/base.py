@@ -37,6 +37,8 @@ class Engine(ABC):
     package: ClassVar[str]
     note: ClassVar[str]
     """What it holds, and where."""
+    least: ClassVar[int] = 0
+    """Bytes without which it does not run; it is given them whatever the budget."""
     unique: ClassVar[bool] = True
     """Whether it needs one row a key."""
 

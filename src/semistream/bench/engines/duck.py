@@ -19,6 +19,7 @@ class DuckDb(Engine):
 
     name, package = "duckdb", "duckdb"
     note = "memory_limit of the budget; builds on the chunk and scans the table"
+    least = 128 << 20  # a chunk of 500,000 rows and what it is joined to
     unique = False
 
     def build(self, rows: pa.RecordBatchReader) -> None:

@@ -37,7 +37,7 @@ def _joining(kind: type[Engine], rows: bool) -> Callable[[DataFrame, Setting], D
 
     def join(df: DataFrame, at: Setting) -> DataFrame:
         path, schema, how = at.products.path(kind.name), at.products.schema, at.how
-        memory = at.memory // TASKS
+        memory = max(at.memory // TASKS, kind.least)
 
         def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             engine = _opened(kind, path, schema, memory)
