@@ -93,7 +93,7 @@ reproduce: $(STAMP) ## the papers' experiments, about 45 minutes; runs, figures 
 
 bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
 	$(BIN)/semistream bench-show $(filter-out results/peers.json,$(wildcard $(RECORDS))) --markdown docs/benchmarks.md
-	$(BIN)/semistream bench-show results/peers.json --markdown docs/peers.md
+	$(if $(wildcard results/peers.json),$(BIN)/semistream bench-show results/peers.json --markdown docs/peers.md)
 
 bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/semistream bench-build --output results/build.json

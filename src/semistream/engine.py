@@ -305,6 +305,7 @@ class Engine(Operator):
         """Answer what can be answered before the window; the rest goes into it."""
         if not len(chunk):
             return
+        self._output.recycled.rest()
         chunk = yield from self._sift(chunk, self._possible(chunk))
         cache = self.algorithm.cache
         if cache is not None and len(cache) and len(chunk):

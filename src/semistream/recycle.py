@@ -34,7 +34,7 @@ class Recycled:
 
     def __init__(self, columns: int) -> None:
         self._idle: list[pa.Buffer | None] = [None] * columns
-        self._making = False
+        self._making = self._resting = False
 
     @property
     def nbytes(self) -> int:
@@ -43,7 +43,7 @@ class Recycled:
 
     def take(self, column: int, size: int) -> pa.Buffer:
         """Give uninitialised memory for a column of the batch that is being made."""
-        self._making = True
+        self._making, self._resting = True, False
         memory, self._idle[column] = self._idle[column], None
         if memory is None or not size <= memory.size <= _LEAST_SHARE * size:
             memory = allocate(size)
@@ -55,8 +55,13 @@ class Recycled:
 
     def put_back(self, column: int, memory: pa.Buffer) -> None:
         """Keep memory that the caller has let go of, unless a batch is being made."""
-        if not self._making:
+        if not (self._making or self._resting):
             self._idle[column] = memory
+
+    def rest(self) -> None:
+        """Keep nothing until memory is next taken: output is made elsewhere, and needs the room."""
+        self._resting = True
+        self._idle = [None] * len(self._idle)
 
 
 class _Loan:

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.rounds import best, core_rates, to
+from semistream.bench.rounds import best, core_rates, is_plain, to
 from semistream.bench.summary import Spread, ratio
 
 if TYPE_CHECKING:
@@ -59,23 +59,14 @@ def claims(record: Record) -> Iterator[Claim]:
 
 
 def _to_spark(record: Record, which: tuple[str, int, int], times: float) -> Iterator[Claim]:
-    for cell in _plain(record):
-        if (cell["how"], cell["rows"], cell["batch_rows"]) == which:
+    for cell in record.get("cells", []):
+        if is_plain(record, cell) and (cell["how"], cell["rows"], cell["batch_rows"]) == which:
             rival = best(cell, _SPARK, record["dropped"])
             found = to(cell, _OURS, rival, record["dropped"])
             if found is not None:
                 how, rows, batch_rows = which
                 what = f"{how}, R = {rows / 1e6:g}M, batches of {batch_rows:,}, to Spark's best"
                 yield _ratio(what, times, found, f"({rival})")
-
-
-def _plain(record: Record) -> list[Record]:
-    share = record["grid"]["share"]
-    return [
-        c
-        for c in record.get("cells", [])
-        if (c["exponent"], c["share"], c["duplicates"]) == (1.0, share, 1)
-    ]
 
 
 def _worst(record: Record, what: str, others: Sequence[str], times: float) -> Iterator[Claim]:

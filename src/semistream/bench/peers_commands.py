@@ -69,9 +69,7 @@ def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
     with messages(), spark_needed():
         parts = _known("part", part or PARTS, PARTS)
         grid = _grid(full, quick, rows, system, how, rounds)
-        earlier = (
-            read_record(output) if (part or rows or how) and output and output.exists() else {}
-        )
+        earlier = _earlier(output, bool(part or rows or how), system)
         record = _measured(grid, parts, earlier, (data, url, output))
         if figures is not None:
             _draw(record, figures)
@@ -80,6 +78,19 @@ def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
             return
         for sheet in sheets(record):
             console.print(terminal_table(sheet))
+
+
+def _earlier(output: Path | None, again: bool, systems: list[str] | None) -> dict[str, Any]:
+    """Give the record that is measured again in part."""
+    if output is None or not output.exists():
+        return {}
+    if systems:
+        msg = (
+            f"{output} has samples of other systems, taken in turn with those of --system; give "
+            "another --output, or leave --system out"
+        )
+        raise OptionError(msg)
+    return read_record(output) if again else {}
 
 
 def _grid(

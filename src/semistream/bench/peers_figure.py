@@ -6,7 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.peers_tables import quantile
-from semistream.bench.rounds import rates, warm
+from semistream.bench.rounds import is_plain, rates, warm
 from semistream.bench.summary import spread
 
 if TYPE_CHECKING:
@@ -143,12 +143,7 @@ def _middle(record: Record, entry: Record) -> float:
 
 
 def _plain(record: Record) -> list[Record]:
-    share = record["grid"]["share"]
-    return [
-        c
-        for c in record["cells"]
-        if (c["exponent"], c["share"], c["duplicates"]) == (1.0, share, 1)
-    ]
+    return [cell for cell in record["cells"] if is_plain(record, cell)]
 
 
 def _lines(

@@ -6,7 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.peers_claims import claims
-from semistream.bench.rounds import best, core_rates, rates, to, warm
+from semistream.bench.rounds import best, core_rates, is_plain, rates, to, warm
 from semistream.bench.sheet import Sheet, thousands
 from semistream.units import format_bytes
 
@@ -26,13 +26,13 @@ _IN_MEMORY = ("arrow-memory", "duckdb-memory", "polars-memory")
 def peers_sheets(record: Record) -> Iterator[Sheet]:
     """Give the tables of a record; one that is not complete has some of them."""
     cells = record.get("cells", [])
-    plain = [c for c in cells if _is_plain(record, c)]
+    plain = [c for c in cells if is_plain(record, c)]
     for rows in dict.fromkeys(cell["rows"] for cell in plain):
         chosen = [cell for cell in plain if cell["rows"] == rows]
         heads = [f"{cell['how']}, {cell['batch_rows']:,}" for cell in chosen]
         title = f"R = {rows:,} × 120 B, Zipf 1, {format_bytes(chosen[0]['memory'])}"
         yield _rates(record, title, heads, chosen)
-    if others := [cell for cell in cells if not _is_plain(record, cell)]:
+    if others := [cell for cell in cells if not is_plain(record, cell)]:
         title = f"Other skew, several rows a key, other budgets; R = {others[0]['rows']:,}, left"
         yield _rates(record, title, [_differs(cell) for cell in others], others)
     parts = {"memory": _memory, "growth": _growth, "cores": _cores, "steady": _steady}
@@ -43,11 +43,6 @@ def peers_sheets(record: Record) -> Iterator[Sheet]:
         yield _flink(record)
     if cells:
         yield _claims(record)
-
-
-def _is_plain(record: Record, cell: Record) -> bool:
-    share = record["grid"]["share"]
-    return (cell["exponent"], cell["share"], cell["duplicates"]) == (1.0, share, 1)
 
 
 def _differs(cell: Record) -> str:

@@ -10,7 +10,13 @@ from semistream.bench.summary import Spread, ratio, spread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["best", "core_rates", "rates", "to", "warm"]
+__all__ = ["best", "core_rates", "is_plain", "rates", "to", "warm"]
+
+
+def is_plain(record: dict[str, Any], cell: dict[str, Any]) -> bool:
+    """Whether a cell has the skew and budget of most, and one row a key."""
+    usual = (1.0, record["grid"]["share"], 1)
+    return (cell["exponent"], cell["share"], cell["duplicates"]) == usual
 
 
 def warm(milliseconds: Sequence[int], dropped: int) -> Sequence[int]:

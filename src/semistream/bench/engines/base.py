@@ -38,7 +38,7 @@ class Engine(ABC):
     note: ClassVar[str]
     """What it holds, and where."""
     least: ClassVar[int] = 0
-    """Bytes without which it does not run; it is given them whatever the budget."""
+    """Bytes without which it does not run: in a worker it has them whatever the budget."""
     unique: ClassVar[bool] = True
     """Whether it needs one row a key."""
 

@@ -69,6 +69,10 @@ class Engines:
         for engine in self._running.values():
             engine.close()
 
+    def pid(self, where: str) -> int:
+        """Give the process with this name, above its JVM and its workers."""
+        return self._running[where].pid
+
     def call(self, where: str, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401
         """Give what a function returns; after an error the process is started anew."""
         if where not in self._running:
@@ -112,14 +116,14 @@ class _Engine:
         end = time.monotonic() + _ENDING
         with suppress(ProcessLookupError):
             while time.monotonic() < end:
-                os.killpg(self._group, 0)
+                os.killpg(self.pid, 0)
                 time.sleep(0.1)
-            os.killpg(self._group, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         self._process.join()
 
     @property
-    def _group(self) -> int:
-        """The process group, which the process is the first of."""
+    def pid(self) -> int:
+        """The process, which is the first of a group of its own."""
         pid = self._process.pid
         assert pid is not None  # noqa: S101 - it was started
         return pid

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -11,8 +10,6 @@ from typing import Self
 from semistream.spark.bench.workers import processes_below
 
 __all__ = ["Footprint"]
-
-_EVERY = 0.1  # seconds
 
 
 @dataclass
@@ -25,6 +22,8 @@ class Footprint:
 
     root: int
     itself: bool = False
+    every: float = 0.1
+    """Seconds between two looks: to look costs processor time, which others are timed by."""
     most: dict[str, int] = field(default_factory=dict)
     _end: threading.Event = field(default_factory=threading.Event)
 
@@ -40,7 +39,7 @@ class Footprint:
     def _watch(self) -> None:
         while not self._end.is_set():
             self.look()
-            time.sleep(_EVERY)
+            self._end.wait(self.every)
 
     def look(self) -> None:
         """Look once; the sum of all is the most of one moment."""

@@ -175,7 +175,7 @@ def _process(flink: Flink, at: FlinkSetting, job: dict[str, Any], place: Path, l
             start_new_session=True,
         )
     try:
-        with Footprint(process.pid, itself=True) as footprint:
+        with Footprint(process.pid, itself=True, every=2.0) as footprint:
             # Not among the arguments, which others may list: there is a password in it.
             process.communicate(json.dumps(job).encode(), timeout=limit)
     except subprocess.TimeoutExpired:

@@ -46,7 +46,7 @@ class Contest:
     Parameters
     ----------
     failed
-        Why a system has failed, or was left out, by system, R, join and rows a key.
+        Why a system is left out, by system, R, join and rows a key.
     """
 
     grid: PeersGrid
@@ -66,14 +66,15 @@ class Contest:
         self.say(cell.label)
         batches = self._batches(cell, cell.batch_rows, self.grid.batches_of(cell.batch_rows))
         rounds: dict[str, list[list[int]]] = {name: [] for name in self._able(cell)}
+        why = {s: self.failed[self._about(cell, s)] for s in cell.systems if s not in rounds}
         for _ in range(self.grid.rounds):
             for system in self.order.sample(list(rounds), len(rounds)):
-                took = self._call(cell, system, time_batches, at, batches, *self._until)
-                if took is None:
+                took, failure = self._called(system, time_batches, at, batches, *self._until)
+                if failure:
+                    why[system] = failure
                     del rounds[system]
                 else:
                     rounds[system].append(took)
-        why = {s: self.failed[self._about(cell, s)] for s in cell.systems if s not in rounds}
         return {"memory": at.memory, "milliseconds": rounds, "failed": why}
 
     @property
@@ -93,11 +94,17 @@ class Contest:
             return
         batches = self._batches(cell, min(self.grid.batch_rows), 1, _CHECKED_ABSENT)
         self.say(f"R = {cell.rows:,}, {cell.how}: the same rows?")
-        right = self.engines.call("main", fingerprint, _REFERENCE, at, batches)
+        right, failure = self._called(_REFERENCE, fingerprint, at, batches)
+        if failure:
+            self.say(f"{_REFERENCE} gives no rows to compare with: {failure}")
         for system in new:
             self._prepare(cell, system, at)
-            found = self._call(cell, system, fingerprint, at, batches)
-            if found is not None and found != right and system != "bound":
+            if self._about(cell, system) in self.failed:
+                continue
+            found, failure = self._called(system, fingerprint, at, batches)
+            if failure:
+                self.failed[self._about(cell, system)] = failure
+            elif right is not None and found != right and system != "bound":
                 msg = f"{system} and {_REFERENCE} give different rows: {found}, {right}, {at}"
                 raise DifferentRowsError(msg)
             self._checked.add(self._about(cell, system))
@@ -121,13 +128,10 @@ class Contest:
     def _about(self, cell: Cell, system: str) -> tuple[str, int, str, int]:
         return system, cell.rows, cell.how, cell.duplicates
 
-    def _call(self, cell: Cell, system: str, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401 - whatever the function gives
-        """Call a function; None if it failed, now or before."""
-        if self._about(cell, system) in self.failed:
-            return None
+    def _called(self, system: str, function: Callable[..., Any], *args: object) -> tuple[Any, str]:
+        """Call a function for a system; give what it gives, and why it failed if it did."""
         try:
             where = system if SYSTEMS[system].alone else "main"
-            return self.engines.call(where, function, system, *args)
+            return self.engines.call(where, function, system, *args), ""
         except EngineError as error:
-            self.failed[self._about(cell, system)] = str(error)
-            return None
+            return None, str(error)

@@ -24,7 +24,7 @@ __all__ = ["measure_cores", "measure_growth"]
 
 
 def measure_growth(
-    grid: PeersGrid, folder: Path, engines: Caller, say: Callable[[str], None]
+    grid: PeersGrid, folder: Path, engines: Engines, say: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
     """Give times of large and small batches at every R, at a share of it and at a constant."""
     for rows in grid.growth:
@@ -35,7 +35,7 @@ def measure_growth(
                 for batch_rows in (max(grid.batch_rows), min(grid.batch_rows)):
                     say(f"growth: R = {rows:,}, {memory >> 20} MiB, {read}, {batch_rows:,}")
                     batches = _batches(grid, products, folder, batch_rows)
-                    with Footprint(os.getpid()) as footprint:
+                    with Footprint(engines.pid("main"), every=0.5) as footprint:
                         took = [_timed(grid, engines, at, batches) for _ in range(grid.rounds)]
                     about = {"rows": rows, "memory": memory, "read": read, "batch_rows": batch_rows}
                     yield about | {"milliseconds": took, "held": footprint.most}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from semistream.spark.bench.data import Products, Sales
@@ -58,6 +57,6 @@ def measure_memory(
 def _peak(
     engines: Engines, system: str, at: Setting, batches: Batches, limit: float
 ) -> dict[str, int]:
-    with Footprint(os.getpid()) as footprint:
+    with Footprint(engines.pid("main"), itself=True) as footprint:
         engines.call("main", time_batches, system, at, batches, limit)
     return footprint.most
