@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["measure_memory"]
 
-_MEASURED = ("enrich", "default", "shuffle-hash", "sort-merge", "broadcast", "jdbc", "delta")
+_MEASURED = (
+    "enrich",
+    "bound",
+    "default",
+    "shuffle-hash",
+    "sort-merge",
+    "broadcast",
+    "jdbc",
+    "delta",
+)
 _WORKER = ("duckdb", "lmdb", "rocksdb", "sqlite", "arrow-memory")
 _ROWS, _COUNT = 100_000, 6
 # A heap grows as far as it may before anything is thrown away: this keeps it near what is in use.
