@@ -20,17 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["measure_memory"]
 
-_MEASURED = (
-    "enrich",
-    "bound",
-    "default",
-    "shuffle-hash",
-    "sort-merge",
-    "broadcast",
-    "jdbc",
-    "delta",
-)
-_WORKER = ("duckdb", "lmdb", "rocksdb", "sqlite", "arrow-memory")
+_MEASURED = ("enrich", "bound", "default", "shuffle-hash", "sort-merge", "broadcast")
+_OTHERS = ("jdbc", "delta", "duckdb", "lmdb", "rocksdb", "sqlite", "arrow-memory")
 _ROWS, _COUNT = 100_000, 6
 # A heap grows as far as it may before anything is thrown away: this keeps it near what is in use.
 _SMALL_HEAP = "-XX:+UseSerialGC -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=10"
@@ -48,7 +39,7 @@ def measure_memory(
         "spark.driver.memory": grid.broadcast_memory,
         "spark.driver.extraJavaOptions": _SMALL_HEAP,
     }
-    for system in (name for name in (*_MEASURED, *_WORKER) if name in grid.systems):
+    for system in (name for name in (*_MEASURED, *_OTHERS) if name in grid.systems):
         say(f"memory: {system}")
         about = {"system": system, "rows": grid.memory_rows, "memory": at.memory}
         try:
