@@ -37,7 +37,8 @@ _OURS = ("enrich", "enrich-database")
 _NOTE = (
     "Flink asks PostgreSQL a key at a time, from two tasks with one cache; its start, its warm-up "
     "and its end are not counted. enrich is timed from trigger to commit, in batches of {rows:,}; "
-    "from PostgreSQL with a cache of about the same rows. The server shares the two cores"
+    "it has that share of R's bytes for everything, so that from PostgreSQL its cache holds fewer "
+    "rows than Flink's. The server shares the two cores"
 )
 
 
