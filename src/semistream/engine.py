@@ -8,36 +8,35 @@ comes next, which rows leave.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from semistream.allocation import give_back_memory, take_rows
 from semistream.blocks import Blocks
 from semistream.errors import RowTooLargeError
+from semistream.intake import Intake
 from semistream.kernels import WAITING, match_page
-from semistream.keys import null_keys
 from semistream.lookup import Lookup
 from semistream.metrics import Metrics
 from semistream.operator import Operator
 from semistream.output import Assembler, Output, Pairs, all_done, gathered_schema
-from semistream.plain import decode, row_bytes
 from semistream.plan import MemoryUse
 from semistream.search import match_run
 from semistream.units import format_bytes
-from semistream.window import Chunk, Window, same_sizes
+from semistream.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from semistream.algorithms.base import Algorithm
     from semistream.cache import Held
     from semistream.plan import Plan, Task
     from semistream.spec import JoinSpec
+    from semistream.window import Chunk
 
     Batches = Iterator[pa.RecordBatch]
     Sifted = Generator[pa.RecordBatch, None, Chunk]
@@ -65,7 +64,7 @@ class Engine(Operator):
         self.reader = self.master.reader(int(buffer or 1), int(run) if run else None)
         self.window = Window(self.spec.plain_stream, plan.components["window"], task.cost)
         self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
-        self._is_plain = self.spec.plain_stream == self.spec.stream
+        self._intake = Intake(self.spec, self.window, self.metrics)
         self._assembler = Assembler(self.spec)
         self._output = Output(self._assembler, plan.components["output"], self._output_rows)
         self.lookup = self._lookup()
@@ -129,7 +128,7 @@ class Engine(Operator):
         """Refuse a batch with a row that could not be held, before any of it is taken."""
         if self.window.cost.width is not None or not batch.num_rows:
             return
-        sizes = self._sizes(batch)
+        sizes = self._intake.sizes(batch)
         largest = int(sizes.max())
         right = self.master.statistics.widest_row
         window = self.window.cost(1, largest)
@@ -197,76 +196,18 @@ class Engine(Operator):
             return False
         return self._clock() - self.window.oldest_time >= self._max_wait
 
-    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._is_plain:
-            return batch
-        columns = [decode(column) for column in batch.columns]
-        return pa.RecordBatch.from_arrays(columns, schema=self.spec.plain_stream)
-
-    def _sizes(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        width = self.window.cost.width
-        if width is not None:
-            return same_sizes(width, rows.num_rows)
-        return row_bytes(rows).astype(np.int32)
-
     def _chunks(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
         """Cut a batch into chunks of at most a quarter of the window, or of what can be output."""
         start = 0
         while start < batch.num_rows:
+            rows = batch.slice(start)
             if self._at_once:
-                chunk = self._chunk(self._for_lookup(batch.slice(start)))
+                assert self.lookup is not None  # noqa: S101 - for the type checker
+                chunk = self._intake.for_lookup(rows, self.lookup.rows)
             else:
-                chunk = self._chunk(self._quarter(batch.slice(start)))
-                chunk = self._with_pages(chunk, chunk.pages >= 0)
+                chunk = self._intake.for_window(rows)
             start += len(chunk)
-            self.metrics.rows_in += len(chunk)
             yield chunk
-
-    def _for_lookup(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give the first rows, as many as are looked up in one call."""
-        assert self.lookup is not None  # noqa: S101 - for the type checker; see `_at_once`
-        batch = batch.slice(0, self.lookup.rows)
-        if self._is_plain and self.master.index.first_part is None:
-            return batch
-        return self._quarter(batch)  # rows are decoded, or may have to wait: both take memory
-
-    def _quarter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give the first rows, as many as fill a quarter of the window, or what of it is free."""
-        cost, room = self.window.cost, self._next_room()
-        count = max(1, cost.rows(room, cost.least))
-        batch = batch.slice(0, count)
-        if cost.width is None:
-            each = cost.fixed + cost.factor * self._sizes(batch)
-            count = max(1, int(np.searchsorted(np.cumsum(each), room, side="right")))
-            batch = batch.slice(0, count)
-        return batch
-
-    def _next_room(self) -> int:
-        """Give the bytes of the window that the next chunk may fill.
-
-        Rows that fit behind the last one go there: a batch that ends in the middle of a quarter
-        would otherwise leave the window with room that nothing uses until a quarter is gone again.
-        """
-        quarter, free = self.window.capacity // 4, self.window.free
-        return min(quarter, free) if 4 * free >= quarter else quarter
-
-    def _chunk(self, batch: pa.RecordBatch) -> Chunk:
-        """Give rows with their codes; a page is 0 where there may be a match, else −1."""
-        rows = self._plain(batch)  # not before it is cut: a dictionary may hide any size
-        columns = [rows.column(name) for name in self.spec.stream_keys]
-        codes = self.master.keys.encode(columns)
-        self.metrics.null_keys += null_keys(columns)
-        pages = np.zeros(len(codes.values), dtype=np.int32)
-        if not codes.all_valid:
-            pages[~codes.valid] = -1
-            self.metrics.unmatchable += int(np.count_nonzero(pages))
-        return Chunk(rows, codes.values, pages, self._sizes(batch))
-
-    def _with_pages(self, chunk: Chunk, valid: npt.NDArray[np.bool_]) -> Chunk:
-        """Find the page of each row."""
-        pages = self.master.page_of(chunk.codes)
-        pages[~valid] = -1
-        return replace(chunk, pages=pages)
 
     def _look_up(self, chunk: Chunk) -> Sifted:
         """Answer rows from pages that lie in memory; return those whose page has several parts."""
@@ -299,7 +240,7 @@ class Engine(Operator):
             return chunk.none
         chosen = np.zeros(len(chunk), dtype=np.bool_)
         chosen[np.concatenate(later)] = True
-        return self._with_pages(chunk.only(chosen), chunk.pages[chosen] >= 0)
+        return self._intake.with_pages(chunk.only(chosen))
 
     def _accept(self, chunk: Chunk, now: float) -> Batches:
         """Answer what can be answered before the window; the rest goes into it."""
