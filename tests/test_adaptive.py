@@ -218,13 +218,13 @@ def test_dictionaries_are_decoded_a_few_rows_at_a_time(mapped):
     word = pa.DictionaryArray.from_arrays(index, pa.array(["w" * 1_000]))
     stream = rows_of(np.arange(5_000)).append_column("word", word)
     watched = started(mapped, stream.schema)
-    plain, largest = watched.join._operator._plain, []
+    plain, largest = watched.join._operator._intake._plain, []
 
     def measured(batch):
         largest.append(plain(batch).nbytes)
         return plain(batch)
 
-    watched.join._operator._plain = measured
+    watched.join._operator._intake._plain = measured
     watched.read(watched.join.offer(stream), most=20)
     assert watched.join._operator.lookup is not None
     assert max(largest) < MEMORY
@@ -529,12 +529,61 @@ def test_the_cache_holds_the_hot_keys_and_follows_a_drift(mapped):
     assert len(hot & seen[15][0]) < 5
 
 
-def test_without_skew_the_cache_shrinks_to_its_least(mapped):
+def test_without_skew_all_memory_is_the_windows(mapped):
     watched, seen = run_zipf(mapped, 0.0, 10 * PERIOD)
     of, window = algorithm_of(watched), watched.join._operator.window
-    assert of._target == of._least_cache
-    assert window.capacity > 0.9 * of._divided
-    assert seen[-1][1] < 0.01
+    assert window.capacity == of._divided
+    assert seen[-1] == (set(), 0)
+
+
+@pytest.mark.parametrize("batch", [2_048, 40_000])
+@pytest.mark.parametrize("exponents", [(0.0, 0.7), (0.0, 1.0), (1.0, 0.0, 1.0)], ids=str)
+def test_a_cache_that_was_given_up_comes_back_when_skew_does(exponents, batch, mapped):
+    watched, sent = None, []
+    for number, exponent in enumerate(exponents):
+        stream = Stream(Zipf(KEYS, exponent), seed=number)
+        watched = watched or started(mapped, stream.schema, at_once=False)
+        for rows in stream.batches((16 + 20 * (number == len(exponents) - 1)) * PERIOD, batch):
+            watched.offer(rows)
+            sent.append(rows)
+        held = set(algorithm_of(watched).cache.codes.tolist())
+        hot = Zipf(KEYS, exponent).key_of(np.arange(1, 11)).tolist() if exponent else []
+        assert set(hot) <= held if exponent else not held
+    same_rows(watched.finish(), expected(sent))
+
+
+def test_with_several_rows_a_key_it_comes_back_too(tmp_path):
+    keys = KEYS // 4
+    table = master_table(keys, ROW, duplicates=4)
+    master = ss.build_master(table, tmp_path, key="key", page_bytes="4KB")
+    watched, hits = None, []
+    for exponent, periods in ((0.0, 12), (1.0, 30)):
+        stream = Stream(Zipf(keys, exponent), seed=3)
+        watched = watched or started(master, stream.schema, at_once=False)
+        for batch in stream.batches(periods * PERIOD, 4_096):
+            watched.offer(batch)
+            watched.out.clear()
+        hits.append(watched.join.metrics.cache_hits)
+    assert hits[1] - hits[0] > 0.15 * 30 * PERIOD
+    assert hits[0] < 0.05 * 12 * PERIOD
+
+
+@pytest.mark.parametrize("absent", [0.0, 0.7])
+def test_a_cache_does_not_come_and_go(absent, path):
+    """One key far ahead of even ones is not worth a cache here, whatever page comes first."""
+    rng = np.random.default_rng(5)
+    watched, changes, before = None, 0, True
+    for _ in range(60):
+        drawn = rng.integers(0, KEYS, 8_192)
+        drawn[rng.random(8_192) < 0.03] = 4_321
+        drawn[rng.random(8_192) < absent] += KEYS
+        batch = rows_of(drawn)
+        watched = watched or started(ss.open_master(path), batch.schema, at_once=False)
+        watched.offer(batch)
+        watched.out.clear()
+        changes += algorithm_of(watched)._pays != before
+        before = algorithm_of(watched)._pays
+    assert changes <= 3
 
 
 @pytest.mark.parametrize("rows", [1, 5])

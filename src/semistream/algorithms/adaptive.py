@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,19 +32,34 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["MOST_SWEEPS", "PAGE_COST", "Adaptive"]
+__all__ = ["MOST_SWEEPS", "PAGE_COST", "Adaptive", "cache_pays"]
 
 MOST_SWEEPS = 16  # no row waits for more
 PAGE_COST = 300  # rows that are answered in the time that a page takes: 40 to 60 µs against 0.15
+SPARED = 0.6  # of the work of a row that waits is spared one that the cache answers
+IN_VAIN = 0.25  # of it costs a row that the cache does not answer: to look, to count, to exchange
 _STAGING = 16  # this part of the divided memory holds rows on their way into the cache
 _LARGEST_OUTPUT = 8 << 20
 _MOST_WAITING = 4096  # rows; pages with more are alike
 _MOST_COUNTED = 254  # by the sketch; a key that was asked for more often may always enter
 _HELD = 0.98  # of the master must lie in memory for rows to be looked up
 _LONGEST_REST = 16  # batches of output in which no row is looked for that might enter the cache
-_BETTER = 1.5  # times what any rows of the master would answer: a cache that does holds hot ones
-_CLEARLY = 8  # times as often as must be asked for, and a value is hot in any case
+_CLEARLY = 8  # times as often as others are asked for, and a value is hot where none was before
+_SAMPLED = 8  # while nothing is cached, one row in so many is counted
 _RARE = 256  # rows for which one wait for the disk is rare enough
+
+
+def cache_pays(hits: float, share: float) -> bool:
+    """Tell whether a cache that answers this part of the rows is worth its work.
+
+    ``share`` is what a row that waits costs in page reads, in times of the work on the row itself.
+
+    Examples
+    --------
+    >>> cache_pays(0.2, share=0.2), cache_pays(0.2, share=5.0)
+    (False, True)
+    """
+    return bool(hits * (SPARED + share) >= (1 - hits) * IN_VAIN)
 
 
 class Adaptive(Algorithm):
@@ -70,10 +85,11 @@ class Adaptive(Algorithm):
     *Bound on age*: a row is answered by the 16th sweep after its arrival at the latest; between
     two sweeps no more rows enter than the window has room for.
     *Cache*: a sketch counts the keys that were not in the cache; a key enters if it was asked for
-    more often, for its bytes, than the last that had to go. Where none does for long, or where the
-    cache answers hardly more than any rows would and none is far ahead, 16 batches of output are
-    passed over for each that is looked at. All counts are halved after every ten times as many
-    stream rows as the cache has room for, so it follows a stream that drifts.
+    more often, for its bytes, than the last that had to go. Where none does for long, 16 batches of
+    output are passed over for each that is looked at. A cache that does not pay (`cache_pays`) is
+    given up, until keys that are asked for far more often than others would pay. All counts are
+    halved after every ten times as many stream rows as the cache has room for (eighty while there
+    is none, for of these one in eight is counted), so it follows a stream that drifts.
     *Split*: a byte of the window saves page reads (their number is inverse to its size), a byte of
     the cache saves the rows that its coldest eighth answers, and their share of page reads. Memory
     moves, a sixteenth at a time, to where a byte saves more.
@@ -144,7 +160,8 @@ class Adaptive(Algorithm):
         self._several = _several(engine.master)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._cut = False  # whether the last row that was collected has more pairs
-        self._rest, self._pays = _Rest(), True
+        self._rest = _Rest()
+        self._pays, self._share = True, 0.0
         self._make_cache(engine)
         self._sweeps: deque[int] = deque(maxlen=MOST_SWEEPS - 1)
         self._hand = 0
@@ -161,7 +178,10 @@ class Adaptive(Algorithm):
         self._row = self._cache.cost(1, engine.master.row_bytes)
         self._sketch = Sketch(self._sketch_bytes(engine.task))
         self._threshold = 1.0  # how often a row must have been asked for to be cached
-        self._since = _Period()
+        self._missed = 0
+        self._since = _Counts()
+        self._filled: _Counts | None = None  # what was when the cache became half full
+        self._hot = self._seen = 0  # rows with keys that would be cached, of how many
 
     # -- what is answered before the window -------------------------------------------------
 
@@ -204,27 +224,25 @@ class Adaptive(Algorithm):
         codes = window.codes[rows]
         begin, count = _values(rows)  # one value for each window row; those at the ends may be cut
         whole = begin[int(continued) : len(begin) - self._cut]
-        first = np.unique(codes[whole], return_index=True)[1] + continued
+        _, first, asked = np.unique(codes[whole], return_index=True, return_counts=True)
+        if not len(first):
+            return
+        first += continued
         hits = self._asked(codes[begin[first]])
-        hot = hits > self._least_hits * count[first]
+        least = self._least_hits if self._pays else _far_ahead(hits / count[first], count[first])
+        hot = hits > least * count[first]
         if self._several is not None:
             hot &= ~self._several[window.pages[rows[begin[first]]]]
-        if len(whole):
-            self._rest.note(self._is_worth(hits[hot]))
+        if not self._pays:
+            hot &= count[first] * (self._row + self.engine.master.row_bytes) <= self._staging
+            absent = sum(map(len, pairs.absent))
+            self._reconsider(int(asked[hot].sum()), len(whole) + absent, least)
+        hot &= self._pays
+        self._rest.note(bool(hot.any()))
         begin, count, hits = self._that_fit(begin[first[hot]], count[first[hot]], hits[hot])
         if len(begin):
             chosen = np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
             self._stage(codes, pairs, chosen, np.repeat(hits, count))
-
-    def _is_worth(self, hits: Rows) -> bool:
-        """Tell whether values were found that will pay for being moved into the cache.
-
-        Where all keys are alike some are always ahead by chance: the cache then answers no more
-        than its share of the master, and to exchange its rows is work for nothing.
-        """
-        if self._pays:
-            return bool(len(hits))
-        return bool(hits.max(initial=0) > _CLEARLY * max(1.0, self._least_hits))
 
     def _that_fit(self, begin: Rows, count: Rows, hits: Rows) -> tuple[Rows, Rows, Rows]:
         """Give the hottest values, as many as may be staged."""
@@ -261,28 +279,74 @@ class Adaptive(Algorithm):
             self._cache.stage(rows, hits, self.engine.metrics.rows_in)
 
     def admitting(self, chunk: Chunk) -> None:
-        """Count keys that the cache did not have."""
-        self._sketch.add(chunk.codes)
-        self._since.missed += len(chunk)
+        """Count keys that the cache did not have; some of them, while it has none."""
+        some = chunk.codes
+        if not self._pays:
+            some = np.ascontiguousarray(some[-self._missed % _SAMPLED :: _SAMPLED])
+        self._sketch.add(some)
+        self._missed += len(chunk)
 
     def admitted(self) -> None:
         """Move rows into and out of the cache, when the window has made room for them."""
-        cache, metrics = self._cache, self.engine.metrics
-        if metrics.rows_in - self._since.start > 10 * max(1024, self._target / self._row):
+        cache = self._cache
+        if self._pays:
+            self._judge()
+        period = 10 * max(1024, self._target / self._row) * (1 if self._pays else _SAMPLED)
+        if self._passed(self._since).rows > period:
             self._weigh()
         enough = min(max(self._staging / 4, cache.claimed / 16), self._staging / 2)
         staged = cache.staged_bytes >= enough and cache.staged_bytes > 0
         self._divide()
-        if (staged or self._held > self._target) and self.engine.window.fits_now():
+        if (staged or self._held > self._room) and self.engine.window.fits_now():
             cache.epoch(self._most_frequent)
-            metrics.evicted = cache.evicted
+            self.engine.metrics.evicted = cache.evicted
             self._divide()
 
     def _divide(self) -> None:
         """Leave to the window what the cache does not need until the next epoch."""
-        claimed = max(self._held, min(self._target, self._cache.claimed))
+        claimed = max(self._held, min(self._room, self._cache.claimed))
         window = max(self.engine.least_capacity, int(self._divided - claimed))
         self.engine.window.capacity = window
+
+    def _reconsider(self, hot: int, rows: int, least: float) -> None:
+        """Cache again if it would pay, what is asked for more than ``least`` times at first.
+
+        Output comes page by page: only that of many pages tells which part of the rows is hot.
+        """
+        self._hot, self._seen = self._hot + hot, self._seen + rows
+        if self._seen < max(1024, len(self.engine.window) // 4):
+            return
+        if cache_pays(self._hot / self._seen, self._share):
+            self._pays, self._threshold = True, least
+            self._since = self._so_far()
+        self._hot = self._seen = 0
+
+    def _judge(self) -> None:
+        """Give the cache up if it does not pay, by what it answered while it was half full."""
+        if self._cache.claimed < self._target / 2:
+            self._filled = None
+            return
+        self._filled = self._filled or self._so_far()
+        passed = self._passed(self._filled)
+        asked = passed.hits + passed.missed
+        enough = max(1024, 2 * self._target / self._row, len(self.engine.window) / 2)
+        if asked > enough and passed.pages:
+            self._share = passed.share
+            self._pays = cache_pays(passed.hits / asked, self._share)
+            self._filled = None
+
+    def _so_far(self) -> _Counts:
+        metrics = self.engine.metrics
+        return _Counts(metrics.rows_in, metrics.pages_read, metrics.cache_hits, self._missed)
+
+    def _passed(self, since: _Counts) -> _Counts:
+        """Give what happened since then."""
+        return _Counts(*(now - then for now, then in zip(self._so_far(), since, strict=True)))
+
+    @property
+    def _room(self) -> int:
+        """Bytes that the cache may have: none where it does not pay."""
+        return self._target if self._pays else 0
 
     @property
     def _held(self) -> float:
@@ -297,7 +361,7 @@ class Adaptive(Algorithm):
         sizes = cache.cost.fixed * rows + cache.cost.factor * sizes
         worth = cache.hits[firsts] * self._row / sizes
         order = np.argsort(-worth, kind="stable")
-        gone = np.cumsum(sizes[order]) > self._target
+        gone = np.cumsum(sizes[order]) > self._room
         lost = float(worth[order[gone]].max(initial=0.0))
         self._threshold = min(max(1.0, lost), _MOST_COUNTED)
         stays = np.ones(len(firsts), dtype=np.bool_)
@@ -306,24 +370,20 @@ class Adaptive(Algorithm):
 
     def _weigh(self) -> None:
         """Move memory to where a byte saves more, and let all counts age."""
-        metrics, cache, since = self.engine.metrics, self._cache, self._since
-        rows = metrics.rows_in - since.start
-        reads = max(1, metrics.pages_read - since.pages)
-        share = PAGE_COST * reads / max(1, since.missed)  # of page reads, for a row that misses
-        window = share * since.missed / rows / self.engine.window.capacity
-        even = len(cache) / max(1, self.engine.master.rows)
-        self._pays = rows - since.missed > _BETTER * even * rows
-        coldest = self._coldest() / (2 * rows)  # counts are halved: they cover two periods
-        cached = coldest * (1 + share) / self._row
-        full, step = cache.claimed > self._target * 3 / 4, self._divided // 16
+        passed = self._passed(self._since)
+        self._share = passed.share
+        window = passed.share * passed.missed / passed.rows / self.engine.window.capacity
+        coldest = self._coldest() / (2 * passed.rows)  # counts are halved: they cover two periods
+        cached = coldest * (1 + passed.share) / self._row
+        full, step = self._cache.claimed > self._target * 3 / 4, self._divided // 16
         if full and cached > 1.25 * window:
             self._target = min(self._target + step, self._largest_cache)
         elif full and cached < window / 1.25:
             self._target = max(self._target - step, self._least_cache)
-        cache.hits >>= 1
+        self._cache.hits >>= 1
         self._sketch.age()
         self._threshold = max(1.0, self._threshold / 2)
-        self._since = _Period(metrics.rows_in, metrics.pages_read)
+        self._since = self._so_far()
 
     def _coldest(self) -> float:
         """Give the mean hits of a row in the cache's coldest eighth."""
@@ -349,8 +409,8 @@ class Adaptive(Algorithm):
         wanted = self._fullest(max(1, len(window) // 4 - window.gone))
         if len(self._sweeps) == self._sweeps.maxlen:
             old = window.arrived_by(self._sweeps[0])
-            waiting = window.pages[:old][window.state[:old] == 0]
-            wanted = np.union1d(wanted, waiting)
+            waiting = window.pages[:old][window.state[:old] == WAITING]
+            wanted = _union(wanted, waiting, len(self._counts))
         self._sweeps.append(self.engine.metrics.rows_in)
         return self._runs(wanted)
 
@@ -366,7 +426,7 @@ class Adaptive(Algorithm):
         some = np.roll(some, -int(np.searchsorted(some, self._hand)))
         some = some[: -(-max(0, rows - above) // least)]
         self._hand = int(some[-1]) + 1 if len(some) else 0
-        return np.union1d(np.flatnonzero(counts > least), some)
+        return _union(some, np.flatnonzero(counts > least), len(counts))
 
     def _runs(self, pages: npt.NDArray[np.int64]) -> list[range]:
         """Put neighbouring pages together, as many as one buffer has room for."""
@@ -384,6 +444,18 @@ class Adaptive(Algorithm):
         several = 0 if self._several is None else self._several.nbytes
         counters = self._counts.nbytes + self._sketch.nbytes + several
         return {"cache": self._cache.nbytes, "counters": counters}
+
+
+def _far_ahead(hits: npt.NDArray[np.float64], rows: Rows) -> float:
+    """Give how often a value must have been asked for, for each of its rows, to be hot again."""
+    return float(min(_CLEARLY * max(1.0 / rows.mean(), hits.mean()), _MOST_COUNTED))
+
+
+def _union(pages: Rows, others: npt.NDArray[Any], total: int) -> Rows:
+    """Give these pages and the others, of so many, in ascending order."""
+    chosen = np.zeros(total, dtype=np.bool_)
+    chosen[pages] = chosen[others] = True
+    return np.flatnonzero(chosen)
 
 
 def _several(master: Master) -> npt.NDArray[np.bool_] | None:
@@ -420,11 +492,18 @@ class _Rest:
         self._left = self._length
 
 
-class _Period:
-    """What happened since memory was last weighed."""
+class _Counts(NamedTuple):
+    """Stream rows, pages read, rows that the cache answered, rows that it did not."""
 
-    def __init__(self, start: int = 0, pages: int = 0) -> None:
-        self.start, self.pages, self.missed = start, pages, 0
+    rows: int = 0
+    pages: int = 0
+    hits: int = 0
+    missed: int = 0
+
+    @property
+    def share(self) -> float:
+        """What a row that waits costs in page reads, in times of the work on the row itself."""
+        return PAGE_COST * max(1, self.pages) / max(1, self.missed)
 
 
 def _values(

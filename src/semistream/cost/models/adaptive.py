@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from semistream.algorithms.adaptive import MOST_SWEEPS, PAGE_COST
+from semistream.algorithms.adaptive import MOST_SWEEPS, PAGE_COST, cache_pays
 from semistream.cache import CacheCost
 from semistream.cost.queue import Queue, fullest_first
 from semistream.output import gathered_schema
@@ -30,9 +30,11 @@ def adaptive(s: Setting) -> Loop:
 
     The split is walked as the algorithm walks it: from a quarter for the cache, a sixteenth at a
     time, towards the larger of what a byte of the window and one of the cache save, until they are
-    within a quarter of each other.
+    within a quarter of each other. A cache that then does not pay is given up.
     """
     split = _settled(s)
+    if not cache_pays(split.hits / max(1e-9, 1 - s.known_absent), _share(s, split)):
+        split = _split(s, 0.0)
     loop = s.loop(
         split.queue, split.window, hits=split.hits, cache_bytes=split.cache, keys=split.keys
     )
@@ -76,11 +78,19 @@ def _settled(s: Setting) -> _Split:
         target = after
 
 
+def _missed(s: Setting, split: _Split) -> float:
+    return max(1e-9, 1 - split.hits - s.known_absent)
+
+
+def _share(s: Setting, split: _Split) -> float:
+    """Give what a row that waits costs in page reads, in rows."""
+    return PAGE_COST * split.queue.reads / _missed(s, split)
+
+
 def _way(s: Setting, split: _Split) -> int:
     """Tell whether the cache grows (1), shrinks (−1), or stays, as the algorithm weighs it."""
-    missed = max(1e-9, 1 - split.hits - s.known_absent)
-    share = PAGE_COST * split.queue.reads / missed
-    window = share * missed / split.window
+    share = _share(s, split)
+    window = share * _missed(s, split) / split.window
     eighth = s.hit(split.keys) - s.hit(split.keys * 7 / 8)
     coldest = eighth / max(1e-9, split.keys / 8)
     cached = coldest * (1 + share) / (_value(s) / s.duplicates)
@@ -93,8 +103,7 @@ def _run_pages(s: Setting, split: _Split) -> float:
     """Give how many neighbouring pages one read brings in the mean."""
     most = int(s.plan.settings["run_pages"])
     rows = s.rows(split.window) * s.fit.fill / 4
-    missed = max(1e-9, 1 - split.hits - s.known_absent)
-    wanted = min(1.0, split.queue.reads * rows / missed / s.pages)
+    wanted = min(1.0, split.queue.reads * rows / _missed(s, split) / s.pages)
     if wanted >= 1:
         return float(most)
     return float((1 - wanted**most) / (1 - wanted)) if most > 1 else 1.0
