@@ -4,6 +4,8 @@ import itertools
 import json
 import re
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -193,6 +195,20 @@ def test_where_turns_are_long_there_are_fewer_slices():
 
     pace = Pace(seconds=0.1, rounds=12, warm=0.0)
     assert len(watch_in_turn({"slow": Slow()}, pace)["slow"]) == 5
+
+
+def test_slices_that_differ_much_are_all_taken():
+    class Uneven:
+        join = SimpleNamespace(metrics=Metrics())
+        rows = itertools.cycle([10, 1_000])
+
+        def watch(self, seconds):
+            before = self.join.metrics
+            self.join.metrics = replace(before, answered=before.answered + next(self.rows))
+            return 4 * seconds
+
+    pace = Pace(seconds=0.1, rounds=12, warm=0.0)
+    assert len(watch_in_turn({"uneven": Uneven()}, pace)["uneven"]) == 12
 
 
 def test_an_interrupted_run_leaves_its_cells(tmp_path, monkeypatch):

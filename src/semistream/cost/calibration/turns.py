@@ -20,6 +20,7 @@ _EXACT = 1e-3  # an error below this share of a slice counts as this
 SETTLING = 4
 """Times as long as windows are given caches to settle, before a run is watched."""
 _FEWEST = 5  # slices of a run, however long its turns are
+_AGREED = 0.05  # standard error of the mean rate, below which slices agree
 
 
 class Pace(NamedTuple):
@@ -28,7 +29,7 @@ class Pace(NamedTuple):
     seconds: float
     """Of one slice."""
     rounds: int
-    """Slices of each run; fewer where a turn of the join takes longer."""
+    """Slices of each run; fewer where a turn of the join takes longer, and they agree."""
     warm: float
     """Seconds for windows to be turned over, at most; caches have `SETTLING` times as long."""
 
@@ -48,7 +49,8 @@ def watch_in_turn(
     """Watch runs that have settled, a slice of each in turn, and something beside in each round.
 
     A slice is whole turns of a join. Where these are long there are fewer slices, as many as take
-    as long in all, and `_FEWEST` at the least. What is left of the turn that warmed up is no part.
+    as long in all, `_FEWEST` at the least, and more for as long as they differ much. What is left
+    of the turn that warmed up is no part.
     """
     for run in runs.values():
         run.watch(pace.seconds)
@@ -56,10 +58,28 @@ def watch_in_turn(
     for _ in range(pace.rounds):
         beside()
         for name, run in runs.items():
-            spent = sum(part.seconds for part in found[name])
-            if len(found[name]) < min(_FEWEST, pace.rounds) or spent < pace.rounds * pace.seconds:
+            if not _are_enough(found[name], pace):
                 found[name].append(_slice(run, pace.seconds))
     return found
+
+
+def _are_enough(slices: Sequence[Slice], pace: Pace) -> bool:
+    if len(slices) < min(_FEWEST, pace.rounds):
+        return False
+    spent = sum(part.seconds for part in slices)
+    return spent >= pace.rounds * pace.seconds and _agree(slices)
+
+
+def _agree(slices: Sequence[Slice]) -> bool:
+    """Tell whether slices have about the same rate.
+
+    Examples
+    --------
+    >>> [_agree([Slice(rows, 1, 0, 1.0) for rows in each]) for each in ([9, 10, 11], [2, 10, 11])]
+    [True, False]
+    """
+    rates = np.array([part.rows / part.seconds for part in slices])
+    return bool(rates.std() <= _AGREED * rates.mean() * np.sqrt(len(rates)))
 
 
 def _slice(run: Run, seconds: float) -> Slice:
