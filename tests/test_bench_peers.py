@@ -87,7 +87,7 @@ def test_one_system_can_be_chosen():
 
 
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("how", ["left", "inner"])
+@pytest.mark.parametrize("how", ["left", pytest.param("inner", marks=pytest.mark.long)])
 def test_all_give_the_rows_of_sparks_join(spark, folder, how):
     # DuckDB does not do with so little memory; it has a test of its own.
     able = [s for s in (*STRONG, "lmdb-rows", "sqlite-rows") if s not in {"broadcast", "duckdb"}]
@@ -100,6 +100,7 @@ def test_all_give_the_rows_of_sparks_join(spark, folder, how):
     assert "no database was given" in found["failed"]["jdbc"]
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 def test_several_rows_a_key(spark, folder):
     cell = Cell(ROWS, "left", 500, ("enrich", "default", "delta", "lmdb"), share=0.9, duplicates=3)
@@ -219,7 +220,7 @@ def test_tables_say_what_the_record_says(record, tmp_path):
     assert steady.rows[0][1:4] == ("150 ms", "150 ms", "400 ms")
     assert steady.rows[1][1] == "out of memory"
     memory = next(sheet for title, sheet in found.items() if title.startswith("Memory beyond"))
-    assert memory.rows[0][2:] == ("28.61 MB", "28.61 MB")
+    assert memory.rows[0][1:] == ("2M", "11.44 MB", "2 B", "28.61 MB", "28.61 MB")
     assert "no room" in markdown(found.values())
 
 
@@ -237,6 +238,9 @@ def test_verdicts_turn_with_the_data(record):
         each["milliseconds"]["default"] = [[9000, 9000, 400]] * 2
         each["milliseconds"]["lmdb"] = [[9000, 9000, 1_600]] * 2
     record["cores"][1]["milliseconds"] = [9, 9, 1_500]
+    assert verdict("memory beyond").met
+    record["memory"][0]["busy"]["all"] = 600_000_000
+    assert not verdict("memory beyond").met
     assert not verdict("to Spark's best").met
     assert not verdict("auto").met
     assert verdict("every key-value store").met

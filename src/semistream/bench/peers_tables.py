@@ -90,22 +90,23 @@ def _times(found: Spread) -> str:
 def _memory(record: Record) -> Sheet:
     rows = []
     for entry in record["memory"]:
-        label = record["labels"][entry["system"]]
+        about = (
+            record["labels"][entry["system"]],
+            f"{entry['rows'] / 1e6:g}M",
+            format_bytes(entry["memory"]),
+        )
         if "failed" in entry:
-            rows.append((label, "failed", "", entry["failed"][:60]))
+            rows.append((*about, "failed", "", entry["failed"][:60]))
             continue
         more = {kind: entry["busy"][kind] - entry["idle"][kind] for kind in entry["idle"]}
-        rows.append((label, *(_signed(more[kind]) for kind in ("java", "python", "all"))))
-    first = record["memory"][0]
-    title = (
-        f"Memory beyond a session that only reads the stream: R = {first['rows']:,} × 120 B, left, "
-        f"{format_bytes(first['memory'])}"
-    )
+        rows.append((*about, *(_signed(more[kind]) for kind in ("java", "python", "all"))))
+    title = "Memory beyond a session that only reads the stream: left, batches of 100,000"
     note = (
         "most at one moment, of anonymous and shared memory; Java's heap kept as small as it goes; "
         "files that the operating system holds are not in it"
     )
-    return Sheet(title, ("", "Java", "Python", "in all"), tuple(rows), note)
+    heads = ("", "R", "budget of ours", "Java", "Python", "in all")
+    return Sheet(title, heads, tuple(rows), note)
 
 
 def _signed(size: int) -> str:

@@ -12,6 +12,7 @@ from semistream.spark.bench.flink.run import FlinkError
 from semistream.spark.bench.grid import DROPPED
 from semistream.spark.bench.live_store import JARS
 from semistream.spark.bench.peers.contest import Contest
+from semistream.spark.bench.peers.grid import PARTS
 from semistream.spark.bench.peers.growth import measure_cores, measure_growth
 from semistream.spark.bench.peers.lookup import measure_flink
 from semistream.spark.bench.peers.memory import measure_memory
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from semistream.spark.bench.peers.grid import Cell, PeersGrid
 
 _SETTING = ("rows", "how", "batch_rows", "exponent", "share", "duplicates")
+_OF_A_RUN = ("date", "source", "load")  # what differs where parts are measured one by one
 _DELTA = {
     "spark.sql.extensions": EXTENSIONS["delta"],
     "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
@@ -57,6 +59,11 @@ def _identity(cell: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(cell[name] for name in _SETTING)
 
 
+def _run_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Tell the run that measured something from others, whose parts may stand beside it."""
+    return {what: record["machine"][what] for what in _OF_A_RUN}
+
+
 @dataclass
 class PeersBench:
     """Measures part after part; what cannot be had is named and left out."""
@@ -68,14 +75,16 @@ class PeersBench:
 
     def run(self, parts: tuple[str, ...], earlier: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Give the record after every step; parts that are not measured stay as they were."""
-        left_out: dict[str, str] = {}
+        kept = set(PARTS) - set(parts)
+        left_out = {k: why for k, why in earlier.get("left_out", {}).items() if k in kept}
         config = self._config(left_out)
         with self._engines(config) as engines:
             self.say("starting Spark")
+            machine = describe() | engines.call("main", versions)
             record = earlier | {
                 "kind": "peers",
                 "what": "milliseconds of micro-batches on Spark, ours beside the alternatives",
-                "machine": describe() | engines.call("main", versions),
+                "machine": machine,
                 "grid": asdict(self.grid),
                 "dropped": DROPPED,
                 "labels": {name: system.label for name, system in SYSTEMS.items()},
@@ -100,6 +109,7 @@ class PeersBench:
         }
         try:
             record[part] = measures[part]()
+            record["measured"] = record.get("measured", {}) | {part: _run_of(record)}
         except (EngineError, FlinkError) as error:
             record["left_out"][part] = str(error)
         yield record
@@ -110,7 +120,8 @@ class PeersBench:
         cells = {_identity(cell): cell for cell in record.get("cells", [])}
         for cell in _cells(self.grid):
             about = {k: v for k, v in asdict(cell).items() if k != "systems"}
-            cells[_identity(about)] = about | contest.measure(cell)
+            measured = contest.measure(cell) | {"measured": _run_of(record)}
+            cells[_identity(about)] = about | measured
             yield record | {"cells": list(cells.values())}
         record["cells"] = list(cells.values())
 

@@ -10,7 +10,7 @@ from semistream.spark.bench.footprint import Footprint
 from semistream.spark.bench.peers.contest import prepare
 from semistream.spark.bench.queries import Batches, time_batches
 from semistream.spark.bench.systems import Setting
-from semistream.spark.bench.systems.ours import NONE
+from semistream.spark.bench.systems.ours import ENRICH, NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,28 +30,43 @@ _SMALL_HEAP = "-XX:+UseSerialGC -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=10"
 def measure_memory(
     grid: PeersGrid, folder: Path, config: dict[str, str], url: str, say: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """Give for every system the most that its processes held, each in a session of its own."""
-    products = Products(grid.memory_rows, folder)
-    at = Setting.of(products, "left", grid.share, url)
-    sales = Sales(products.keys, 1.0, min(_ROWS, grid.memory_rows), _COUNT, absent=grid.absent)
-    batches = Batches(sales.prepare(folder), sales.files, _COUNT)
+    """Give for every system the most that its processes held, each in a session of its own.
+
+    Ours is measured with larger masters too: what it holds beyond its budget must not grow.
+    """
     small = config | {
         "spark.driver.memory": grid.broadcast_memory,
         "spark.driver.extraJavaOptions": _SMALL_HEAP,
     }
-    for system in (name for name in (*_MEASURED, *_OTHERS) if name in grid.systems):
-        say(f"memory: {system}")
-        about = {"system": system, "rows": grid.memory_rows, "memory": at.memory}
+    systems = [name for name in (*_MEASURED, *_OTHERS) if name in grid.systems]
+    larger = [(ENRICH, rows) for rows in grid.growth if rows != grid.memory_rows]
+    larger = larger if ENRICH in systems else []
+    for system, rows in [*((name, grid.memory_rows) for name in systems), *larger]:
+        say(f"memory: {system}, R = {rows:,}")
+        products = Products(rows, folder)
+        products.master()  # to build it takes memory that is not the enrichment's
+        at = Setting.of(products, "left", grid.share, url)
+        batches = _sales(grid, products, folder)
+        about = {"system": system, "rows": rows, "memory": at.memory}
         try:
-            with Engines({"main": "local[2]"}, small) as engines:
-                if missing := engines.call("main", prepare, system, at):
-                    yield about | {"failed": missing}
-                    continue
-                idle = _peak(engines, NONE, at, batches, grid.limit)
-                busy = _peak(engines, system, at, batches, grid.limit)
-                yield about | {"idle": idle, "busy": busy}
+            yield about | _beyond_idle(system, at, batches, small, grid.limit)
         except EngineError as error:
             yield about | {"failed": str(error)}
+
+
+def _sales(grid: PeersGrid, products: Products, folder: Path) -> Batches:
+    sales = Sales(products.keys, 1.0, min(_ROWS, grid.memory_rows), _COUNT, absent=grid.absent)
+    return Batches(sales.prepare(folder), sales.files, _COUNT)
+
+
+def _beyond_idle(
+    system: str, at: Setting, batches: Batches, config: dict[str, str], limit: float
+) -> dict[str, Any]:
+    with Engines({"main": "local[2]"}, config) as engines:
+        if missing := engines.call("main", prepare, system, at):
+            return {"failed": missing}
+        idle = _peak(engines, NONE, at, batches, limit)
+        return {"idle": idle, "busy": _peak(engines, system, at, batches, limit)}
 
 
 def _peak(
