@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import numpy as np
@@ -185,7 +186,7 @@ def work(path, root, tasks, inbox, outbox):
     while (batch := inbox.get()) is not None:
         watched = started(master, batch.schema, root, tasks)
         found = answered(watched, batch)
-        outbox.put((os.getpid(), watched.join.metrics, found["sale"].to_pylist()))
+        outbox.send((watched.join.metrics, found["sale"].to_pylist()))
 
 
 class Executor:
@@ -195,14 +196,15 @@ class Executor:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["test_host"])
         self._work = partial(work, path, root, count)
-        self._results, self._random = self._context.Queue(), random.Random(1)  # noqa: S311
+        self._random = random.Random(1)  # noqa: S311
         self.workers = [self._start() for _ in range(count)]
 
     def _start(self):
-        inbox = self._context.Queue()
-        process = self._context.Process(target=self._work, args=(inbox, self._results))
+        # With ways of its own: a worker that is killed may hold the lock of a shared one.
+        inbox, (answers, outbox) = self._context.Queue(), self._context.Pipe(duplex=False)
+        process = self._context.Process(target=self._work, args=(inbox, outbox))
         process.start()
-        return process, inbox
+        return process, inbox, answers
 
     def run(self, batches):
         """Let a trigger's batches be joined; give the metrics of each join, in order of end."""
@@ -213,8 +215,11 @@ class Executor:
                 chosen = idle.pop(self._random.randrange(len(idle)))
                 chosen[1].put(batches.pop(0))
                 continue
-            pid, metrics, rows = self._results.get(timeout=120)
-            idle += [worker for worker in self.workers if worker[0].pid == pid]
+            busy = {worker[2]: worker for worker in self.workers if worker not in idle}
+            ready = wait(busy, timeout=120)
+            assert ready
+            metrics, rows = ready[0].recv()
+            idle.append(busy[ready[0]])
             seen.append(metrics)
             sales += rows
         assert sorted(sales) == sorted(expected)
@@ -222,14 +227,14 @@ class Executor:
 
     def kill(self):
         """End one worker at once, and start another."""
-        process, _ = self.workers.pop()
+        process, *_ = self.workers.pop()
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         self.workers.append(self._start())
 
     def end(self):
         """End all workers, as when none was needed for a while."""
-        for process, inbox in self.workers:
+        for process, inbox, _ in self.workers:
             inbox.put(None)
             process.join()
 

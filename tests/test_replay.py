@@ -97,6 +97,7 @@ def quarantine(folder):
     return read_pipeline(pipeline(folder))
 
 
+@pytest.mark.long
 def test_of_two_replays_at_once_one_fails_and_each_row_is_written_once(
     spark, folder, quarantine, monkeypatch
 ):

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,13 +99,12 @@ class Run:
         kills = ", ".join(
             f"{count} {what}" for what, count in self.done.items() if what != "starts"
         )
-        seen = f"{self.done['starts']} starts, {self.crashes()} crashed tasks seen"
+        seen = f"{self.done['starts']} starts, {self.lost_tasks()} lost tasks seen"
         return f"{self.sink} on {self.spark}: killed {kills} ({seen})"
 
-    def crashes(self) -> int:
-        """How many Python workers Spark saw end in the middle of a task."""
-        logs = [self.log, *(self.cluster.logs() if self.cluster else ())]
-        return sum(log.read_text().count("Python worker exited unexpectedly") for log in logs)
+    def lost_tasks(self) -> int:
+        """How many tasks Spark lost, whatever it says of their end."""
+        return self.log.read_text().count("WARN TaskSetManager: Lost task ")
 
     def _job(self) -> Job:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -152,8 +152,13 @@ class Run:
         self.done[kind] += 1
 
     def _kill_worker(self) -> None:
-        roots = self.cluster.executors() if self.cluster else [self._pid]
-        os.kill(busy_worker(roots), signal.SIGKILL)
+        """Kill until a task is lost: a worker that has just ended its task is not missed."""
+        before = self.lost_tasks()
+        while self.lost_tasks() == before:
+            roots = self.cluster.executors() if self.cluster else [self._pid]
+            os.kill(busy_worker(roots), signal.SIGKILL)
+            with suppress(TimeoutError):
+                wait_for("a lost task", lambda: self.lost_tasks() > before, 5)
 
     def _kill_executor(self) -> None:
         assert self.cluster is not None
