@@ -24,6 +24,7 @@ def test_ratios_are_round_by_round() -> None:
         "plain": system(4000, 5000, queries=100),
         "jdbc": system(2400, 2500, queries=310),
         "rows": system(5000, 10_000, queries=1_000_000),
+        "bound": system(300, 250, queries=0),
     }
     cell = {"store": "postgresql", "version": "PostgreSQL 15.1 (Debian)", "rows": 2_000_000}
     cell |= {"batch_rows": 100_000, "memory": 12_000_000, "chunk": 5000, "systems": systems}
@@ -31,8 +32,10 @@ def test_ratios_are_round_by_round() -> None:
     (sheet,) = sheets(record | {"grid": {"exponent": 1.0, "dropped": 2}})
     assert sheet.title.startswith("PostgreSQL 15.1: R = 2,000,000")
     rates, ratios = [row[3] for row in sheet.rows], [row[5] for row in sheet.rows]
-    assert rates == ["225 (200–250)", "22 (20–25)", "41 (40–42)", "15 (10–20)"]
-    assert ratios == ["", "10.0× (10.0–10.0)", "5.5× (5.0–6.0)", "16.2× (12.5–20.0)"]
+    assert rates == ["225 (200–250)", "22 (20–25)", "41 (40–42)", "15 (10–20)", "367 (333–400)"]
+    assert ratios[:4] == ["", "10.0× (10.0–10.0)", "5.5× (5.0–6.0)", "16.2× (12.5–20.0)"]
+    assert ratios[4] == "0.6× (0.5–0.8)"
+    assert sheet.note.endswith("9.0× (8.0–10.0) in batches of 100,000 (11.44 MB)")
 
 
 @pytest.mark.parts

@@ -21,6 +21,7 @@ _NAMES = {
     "plain": "foreachBatch, JDBC by one key list",
     "jdbc": "foreachBatch, JDBC by several, broadcast",
     "rows": "row by row in mapInArrow",
+    "bound": "constant columns by mapInArrow (bound)",
 }
 
 
@@ -33,7 +34,7 @@ def live_sheets(record: Record) -> Iterator[Sheet]:
 def _sheet(record: Record, cells: list[Record]) -> Sheet:
     first, rows = cells[0], []
     for name, label in _NAMES.items():
-        for cell in cells:
+        for cell in (cell for cell in cells if name in cell["systems"]):
             system = cell["systems"][name]
             rates = _rates(record, cell, name)
             asked = f"{system['queries_a_million']:,}"
@@ -52,8 +53,20 @@ def _sheet(record: Record, cells: list[Record]) -> Sheet:
             "enrich to it",
         ),
         tuple(rows),
-        "median of rounds (range); ratios round by round",
+        "median of rounds (range); ratios round by round" + _bounds(record, cells),
     )
+
+
+def _bounds(record: Record, cells: list[Record]) -> str:
+    """Say how far ahead of the better key list anything through Python can be at the most."""
+    told = []
+    for cell in cells:
+        if "bound" in cell["systems"]:
+            theirs = [_rates(record, cell, name) for name in ("plain", "jdbc")]
+            best = max(theirs, key=statistics.median)
+            size = f"{cell['batch_rows']:,} ({format_bytes(cell['memory'])})"
+            told.append(f"{_times(_rates(record, cell, 'bound'), best)} in batches of {size}")
+    return f"; the bound to the better key list: {', '.join(told)}" if told else ""
 
 
 def _rates(record: Record, cell: Record, name: str) -> list[float]:

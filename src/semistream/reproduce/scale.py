@@ -78,7 +78,7 @@ SCALES = {
             250_000,
             feed_rows=150_000,
             spark_rows=25_000,
-            budgets=(0.5, 1.0, 2.0),
+            budgets=(0.5, 2.0),
             candidates=4,
         ),
         Scale("default", Pace(0.15, 12, 2.0)),

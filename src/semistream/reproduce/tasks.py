@@ -30,18 +30,21 @@ _NAME = "tasks"
 
 
 def on_spark(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cell, Facts]]:
-    """Join the stream in so many tasks at once, each cell in turn, the first time untimed."""
+    """Join the stream in so many tasks at once, each cell in turn, the first time untimed.
+
+    Unless it is all there is, as in a quick run.
+    """
     stream = _stream(group, bench, folder)
     rows = pq.read_metadata(stream).num_rows
     spent: dict[Cell, list[float]] = {cell: [] for cell in group.cells}
     most = max(int(cell.x) for cell in group.cells)
     with Engines({_NAME: f"local[{most}]"}, _CONFIG) as engines:
-        for _ in range(1 + max(1, bench.scale.pace.rounds // 4)):
+        for _ in range(1 + bench.scale.pace.rounds // 4):
             for cell, seconds in spent.items():
                 asked = str(stream), str(bench.data.master.path), int(cell.x), _how(cell)
                 seconds.append(engines.call(_NAME, _seconds, *asked))
     for cell, seconds in spent.items():
-        samples = [rounded(rows / each) for each in seconds[1:]]
+        samples = [rounded(rows / each) for each in seconds[1:] or seconds]
         yield cell, {"value": middle(samples), "samples": samples, "memory": cell.memory}
 
 

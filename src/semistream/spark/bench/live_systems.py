@@ -1,8 +1,9 @@
-"""Ways to enrich a stream from a database: ours, JDBC key lists, and row by row."""
+"""Ways to enrich a stream from a database: ours, JDBC key lists, row by row; and a bound."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +12,8 @@ from pyspark.sql.types import StructType
 
 from semistream.enrich import enrich
 from semistream.master import open_master
-from semistream.spark.bench.data import KEY
+from semistream.spark.bench.data import KEY, Products
+from semistream.spark.bench.systems.ours import with_constants
 from semistream.spark.types import spark_field
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from semistream.spark.bench.live_store import Store
 
 __all__ = [
+    "BOUND",
     "ENRICH",
     "JDBC",
     "LIVE",
@@ -34,6 +37,7 @@ __all__ = [
 ]
 
 ENRICH, PLAIN, JDBC, ROWS = "enrich", "plain", "jdbc", "rows"
+BOUND = "bound"  # does not join: nothing that goes through Python takes less
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,11 @@ def row_by_row(df: DataFrame, at: LiveSetting) -> DataFrame:
     return df.mapInArrow(joined, StructType([*df.schema, *added]))
 
 
+def constants(df: DataFrame, at: LiveSetting) -> DataFrame:  # noqa: ARG001 - as the others
+    """Append the same product to every row, without asking anyone."""
+    return with_constants(df, Products(1, Path()))
+
+
 _open: dict[Store, Any] = {}
 
 
@@ -149,4 +158,5 @@ LIVE = {
     PLAIN: LiveSystem(by_one_list, _in_batches(by_one_list)),
     JDBC: LiveSystem(by_key_lists, _in_batches(by_key_lists)),
     ROWS: LiveSystem(row_by_row, _as_stream(row_by_row)),
+    BOUND: LiveSystem(constants, _as_stream(constants)),
 }

@@ -18,9 +18,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from semistream.spark.bench.data import Products
     from semistream.spark.bench.systems.base import Setting
 
-__all__ = ["AUTO", "BOUND", "ENRICH", "HASHED", "NONE", "OURS", "PUBLISHED", "ours_of"]
+__all__ = [
+    "AUTO",
+    "BOUND",
+    "ENRICH",
+    "HASHED",
+    "NONE",
+    "OURS",
+    "PUBLISHED",
+    "ours_of",
+    "with_constants",
+]
 
 _LONGEST = 1 << 16  # rows of the bound's constant columns; Spark's batches have 10,000
 
@@ -47,9 +58,9 @@ def _hashed(df: DataFrame, at: Setting) -> DataFrame:
     return enrich(routed, at.master, on=KEY, how=at.how, memory=at.memory, **options)
 
 
-def _bound(df: DataFrame, at: Setting) -> DataFrame:
+def with_constants(df: DataFrame, products: Products) -> DataFrame:
     """Append constant columns of the types that the join would append."""
-    row = at.products.batches().read_next_batch().slice(0, 1).drop_columns([KEY])
+    row = products.batches().read_next_batch().slice(0, 1).drop_columns([KEY])
     fields, first = list(row.schema), row.columns
 
     def appended(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -62,6 +73,10 @@ def _bound(df: DataFrame, at: Setting) -> DataFrame:
 
     added = [spark_field(f, f.name, nullable=True) for f in fields]
     return df.mapInArrow(appended, StructType([*df.schema, *added]))
+
+
+def _bound(df: DataFrame, at: Setting) -> DataFrame:
+    return with_constants(df, at.products)
 
 
 def _unchanged(df: DataFrame, at: Setting) -> DataFrame:  # noqa: ARG001 - as the others
