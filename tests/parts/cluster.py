@@ -82,6 +82,10 @@ class Cluster:
         started = descendants([process.pid for process in self._processes[1:]])
         return [pid for pid in started if "CoarseGrainedExecutorBackend" in command(pid)]
 
+    def logs(self) -> list[Path]:
+        """What the executors of all applications said."""
+        return list(self._folder.glob("worker*/*/*/stderr"))
+
     def stop(self) -> None:
         for process in reversed(self._processes):
             process.terminate()

@@ -103,8 +103,9 @@ class Run:
         return f"{self.sink} on {self.spark}: killed {kills} ({seen})"
 
     def lost_tasks(self) -> int:
-        """How many tasks Spark lost, whatever it says of their end."""
-        return self.log.read_text().count("WARN TaskSetManager: Lost task ")
+        """How many tasks ended with an error, whatever executors say of its cause."""
+        logs = [self.log, *(self.cluster.logs() if self.cluster else ())]
+        return sum(log.read_text().count("ERROR Executor: Exception in task") for log in logs)
 
     def _job(self) -> Job:
         self.folder.mkdir(parents=True, exist_ok=True)
