@@ -50,7 +50,7 @@ smoke: $(STAMP) ## an enrichment on the oldest and newest Spark that is supporte
 	done
 
 soak: $(STAMP) ## the property tests far longer, and all tests of every published algorithm
-	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/test_stateful.py tests/test_properties.py tests/test_conformance.py tests/test_budget.py tests/test_max_wait.py tests/test_family.py tests/test_bench_spark.py tests/test_host_changes.py tests/test_freshness.py tests/test_live_spark.py tests/test_bench_live.py tests/test_bench_flink.py tests/test_bench_peers.py tests/test_kills.py tests/test_replay.py tests/test_waiting.py
+	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/test_stateful.py tests/test_properties.py tests/test_conformance.py tests/test_budget.py tests/test_adaptive.py tests/test_max_wait.py tests/test_family.py tests/test_bench_spark.py tests/test_host_changes.py tests/test_freshness.py tests/test_live_spark.py tests/test_bench_live.py tests/test_bench_flink.py tests/test_bench_peers.py tests/test_kills.py tests/test_replay.py tests/test_waiting.py
 
 bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goes on where it stopped with RESUME=--resume
 	$(BIN)/semistream bench --output results/bench.json $(RESUME)

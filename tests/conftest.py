@@ -23,9 +23,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave tests out that are marked ``long``, or ``one_in`` but for the default algorithm's."""
     if "SEMISTREAM_SOAK" in os.environ:
         return
-    left_out = [item for item in items if _is_left_out(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    left_out = {item for item in items if _is_left_out(item)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _is_left_out(item: pytest.Item) -> bool:

@@ -536,8 +536,18 @@ def test_without_skew_all_memory_is_the_windows(mapped):
     assert seen[-1] == (set(), 0)
 
 
-@pytest.mark.parametrize("batch", [2_048, 40_000])
-@pytest.mark.parametrize("exponents", [(0.0, 0.7), (0.0, 1.0), (1.0, 0.0, 1.0)], ids=str)
+@pytest.mark.parametrize(
+    ("exponents", "batch"),
+    [
+        ((0.0, 0.7), 2_048),
+        ((1.0, 0.0, 1.0), 40_000),
+        pytest.param((0.0, 0.7), 40_000, marks=pytest.mark.long),
+        pytest.param((0.0, 1.0), 2_048, marks=pytest.mark.long),
+        pytest.param((0.0, 1.0), 40_000, marks=pytest.mark.long),
+        pytest.param((1.0, 0.0, 1.0), 2_048, marks=pytest.mark.long),
+    ],
+    ids=str,
+)
 def test_a_cache_that_was_given_up_comes_back_when_skew_does(exponents, batch, mapped):
     watched, sent = None, []
     for number, exponent in enumerate(exponents):
