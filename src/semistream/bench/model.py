@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from semistream.algorithms import AUTO, choose
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
-from semistream.bench.workload import Feed, Workload
+from semistream.bench.workload import BATCH_ROWS, Feed, Workload
 from semistream.cost.calibration.standards import Standards
 from semistream.cost.calibration.turns import (
     SETTLING,
@@ -135,7 +135,7 @@ def _planned(
             _, task, plan = choose(name, spec, memory, None, {})
         except BudgetError:
             continue
-        found[name] = Setting(task, plan, demand, Fit())
+        found[name] = Setting(task, plan, demand, Fit(), batch=BATCH_ROWS)
     return found
 
 

@@ -56,7 +56,7 @@ def filled(scan: Scan) -> float:
             if window.at_batch_end:
                 ends.append(marks[-1])
     (began, before), *_, (now, entered) = ends if len(ends) > 1 else marks
-    return (entered - before) / (now - began) / window.pace
+    return min(1.0, (entered - before) / max(1, now - began) / window.pace)
 
 
 class _Window:

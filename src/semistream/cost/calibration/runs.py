@@ -79,7 +79,7 @@ class Observed:
     @property
     def rate(self) -> float:
         """Stream rows answered in a second."""
-        return self.answered / self.seconds
+        return max(1, self.answered) / self.seconds
 
     @property
     def rows_a_page(self) -> float:
@@ -113,10 +113,11 @@ def observe(
         before = {name: run.join.metrics.rows_in for name, run in runs.items()}
         seen = watch_in_turn(runs, pace, beside)
         ages = {n: (before[n] + run.join.metrics.rows_in) / 2 for n, run in runs.items()}
+    each = batches[0].num_rows
     demand = Demand.zipf(master.statistics.values, trial.exponent, master.pages)
     for name, slices in seen.items():
         _, task, plan = choose(name, spec, memory, None, options[name])
-        yield _observed(trial, slices, Setting(task, plan, demand, Fit(), ages[name]))
+        yield _observed(trial, slices, Setting(task, plan, demand, Fit(), ages[name], each))
 
 
 def _observed(trial: Trial, slices: Sequence[Slice], setting: Setting) -> Observed:

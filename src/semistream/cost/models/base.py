@@ -40,8 +40,8 @@ class Setting:
     fit: Fit
     age: float = SETTLED
     """Stream rows that the join has had."""
-    batch: int = 65_536
-    """Stream rows that are offered at once."""
+    batch: int = 0
+    """Stream rows that are offered at once, 0 where that is not known."""
 
     # -- sizes, by the papers' symbols ------------------------------------------------------
 

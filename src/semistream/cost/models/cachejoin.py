@@ -76,7 +76,8 @@ def _judged(s: Setting, nodes: int, effective: float, wait: float, loop: Loop) -
 
     The mean of 1 − e^(−e·w) over these rows, for w rows that a page answers and e that enter.
     """
-    begin, end = s.age / nodes / 2, s.age / nodes * 3 / 2
+    age = max(1.0, s.age / nodes)
+    begin, end = age / 2, age * 3 / 2
     before = judged = 0.0
     for phase in _phases(s, nodes, effective, wait, loop):
         overlap = max(0.0, min(phase.end, end) - max(before, begin))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["meshjoin", "ssbj"]
 
-_USUAL = 0.85  # how full a window is, where the inequality has yet to say how large it is
+_USUAL = 0.85  # how full a window is, where batches or its own size are not known
 
 
 def meshjoin(s: Setting) -> Loop:
@@ -34,7 +34,8 @@ def meshjoin(s: Setting) -> Loop:
 def _scan(s: Setting, window: float, hits: float = 0.0) -> Loop:
     b = min(int(s.plan.settings["buffer_pages"]), s.pages)
     missed = max(1e-9, 1 - hits - s.known_absent)
-    rows = s.rows(window) * s.fit.fill * filled(_paced(s, window, missed))
+    used = filled(_paced(s, window, missed)) if s.batch else _USUAL
+    rows = s.rows(window) * s.fit.fill * used
     queue = Queue(s.pages * missed / rows, rows / missed)
     one = s.loop(queue, window, hits=hits)
     several = {name: b * getattr(one, name) for name in ("w_S", "w_N", "w_F")}
