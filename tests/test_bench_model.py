@@ -37,6 +37,7 @@ def test_a_cell_has_what_was_predicted_and_what_was_measured(measured):
         assert rate["steady"] > 0
         assert rate["predicted"] > 0
         assert rate["as_calibrated"] > 0
+        assert rate["age"] > 0
     hybrid = cell["rates"]["hybridjoin"]
     assert hybrid["predicted_rows_a_page"] == pytest.approx(hybrid["rows_a_page"], rel=0.5)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from semistream.algorithms import AUTO
+from semistream.algorithms import AUTO, choose
 from semistream.bench.matrix import one_thread
 from semistream.bench.run import Run, rounded
-from semistream.bench.workload import Feed, Workload
+from semistream.bench.workload import BATCH_ROWS, Feed, Workload
 from semistream.cost.calibration.standards import Standards
 from semistream.cost.calibration.turns import (
     SETTLING,
@@ -18,7 +18,9 @@ from semistream.cost.calibration.turns import (
     watch_in_turn,
 )
 from semistream.cost.demand import Demand
-from semistream.cost.predict import Prediction, predict
+from semistream.cost.models import SETTLED, Setting
+from semistream.cost.predict import Prediction, predicted
+from semistream.cost.unit_costs import Fit
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import describe
@@ -66,8 +68,8 @@ def measure_model(
 ) -> Iterator[Record]:
     """Give the record after every setting, each time with one cell more.
 
-    A prediction is made of the profile, and of what standards took that were timed in turn with the
-    algorithms; what an algorithm did has no part in it.
+    A prediction is made of the profile, of what standards took that were timed in turn with the
+    algorithms, and of how many rows a join had had; how long it took has no part in it.
     """
     one_thread()
     record: Record = {
@@ -96,8 +98,8 @@ def _cell(
     grid: ModelGrid, master: Master, feed: Feed, setting: tuple[int, float], profile: Profile
 ) -> Record:
     """Measure, ``auto`` beside the others; predict from the profile and the standards."""
-    calibrated = _predictions(grid.algorithms, master, feed, setting, profile.costs)
-    runs = _runs(calibrated, master, feed, setting[0], profile)
+    planned = _planned(grid.algorithms, master, feed, setting)
+    runs = _runs(planned, master, feed, setting[0], profile)
     warm = max(grid.pace.warm, master.rows / _SETTLING)
     standards = Standards(master)
     rates = _measured(runs, grid.pace._replace(warm=warm), standards)
@@ -106,38 +108,34 @@ def _cell(
         run.join.close()
     drift = profile.costs.drift(standards.seconds)
     cell = {"memory": setting[0], "drift": drift, "rates": rates, "auto": auto}
-    now = _predictions(tuple(rates), master, feed, setting, profile.costs.drifted(drift))
-    return _with_predictions(cell, calibrated, now)
+    return _with_predictions(cell, planned, profile.costs)
 
 
-def _with_predictions(
-    cell: Record, calibrated: dict[str, Prediction], now: dict[str, Prediction]
-) -> Record:
-    rates = {
-        name: cell["rates"][name]
-        | _expected(now[name])
-        | {"as_calibrated": rounded(calibrated[name].rate)}
-        for name in now
-    }
+def _with_predictions(cell: Record, planned: dict[str, Setting], costs: UnitCosts) -> Record:
+    """Predict for joins that have had as many rows as those which were watched."""
+    now, rates = costs.drifted(cell["drift"]), {}
+    for name, setting in planned.items():
+        seen = cell["rates"][name]
+        aged = replace(setting, age=seen.get("age", SETTLED))
+        calibrated = rounded(predicted(name, aged, costs).rate)
+        rates[name] = seen | _expected(predicted(name, aged, now)) | {"as_calibrated": calibrated}
     return {**cell, "rates": rates}
 
 
-def _predictions(
-    names: tuple[str, ...],
-    master: Master,
-    feed: Feed,
-    setting: tuple[int, float],
-    costs: UnitCosts,
-) -> dict[str, Prediction]:
+def _planned(
+    names: Iterable[str], master: Master, feed: Feed, setting: tuple[int, float]
+) -> dict[str, Setting]:
+    """Plan a join with each algorithm for which the budget is large enough."""
     memory, exponent = setting
     spec = JoinSpec.resolve(master, feed.schema, "key", "inner", None, "")
     demand = Demand.zipf(master.statistics.values, exponent, master.pages)
     found = {}
     for name in names:
         try:
-            found[name] = predict(name, spec, memory, demand, costs)
+            _, task, plan = choose(name, spec, memory, None, {})
         except BudgetError:
             continue
+        found[name] = Setting(task, plan, demand, Fit(), batch=BATCH_ROWS)
     return found
 
 
@@ -162,8 +160,10 @@ def _measured(runs: dict[str, Run], pace: Pace, standards: Standards) -> dict[st
     """
     for run in runs.values():
         run.warm_up(pace.warm, SETTLING)
+    before = {name: run.join.metrics.rows_in for name, run in runs.items()}
     seen = watch_in_turn(runs, pace, standards.turn)
-    return {name: _facts(slices) for name, slices in seen.items()}
+    ages = {name: (before[name] + run.join.metrics.rows_in) // 2 for name, run in runs.items()}
+    return {name: _facts(slices) | {"age": ages[name]} for name, slices in seen.items()}
 
 
 def _facts(slices: list[Slice]) -> Record:
@@ -192,12 +192,8 @@ def predicted_again(record: Record, folder: Path, costs: UnitCosts) -> Record:
     for cell in record["cells"]:
         master, feed = _at_hand(record, cell, folder)
         setting = (cell["memory"], cell["exponent"])
-        names = tuple(cell["rates"])
-        calibrated, now = (
-            _predictions(names, master, feed, setting, some)
-            for some in (costs, costs.drifted(cell["drift"]))
-        )
-        cells.append(_with_predictions(cell, calibrated, now))
+        planned = _planned(cell["rates"], master, feed, setting)
+        cells.append(_with_predictions(cell, planned, costs))
     return {**record, "cells": cells}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import choose
 from semistream.cost.models import Setting, kind_of, loop_of
+from semistream.cost.unit_costs import Fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from semistream.plan import Plan
     from semistream.spec import JoinSpec
 
-__all__ = ["Prediction", "predict"]
+__all__ = ["Prediction", "predict", "predicted"]
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,11 @@ def predict(
 ) -> Prediction:
     """Predict an algorithm's service rate; a budget too small for it is a `BudgetError`."""
     _, task, plan = choose(name, spec, memory, use_filter, options or {})
-    kind = kind_of(plan)
-    setting = Setting(task, plan, demand, costs.fit(kind, spec.master.read))
-    loop = loop_of(setting)
-    c_loop = costs.c_loop(kind, loop, setting.shape, spec.master.read)
-    return Prediction(name, plan, loop, c_loop)
+    return predicted(name, Setting(task, plan, demand, Fit()), costs)
+
+
+def predicted(name: str, setting: Setting, costs: UnitCosts) -> Prediction:
+    """Predict the service rate of a join that is planned, with the factors that were measured."""
+    kind, read = kind_of(setting.plan), setting.task.spec.master.read
+    loop = loop_of(replace(setting, fit=costs.fit(kind, read)))
+    return Prediction(name, setting.plan, loop, costs.c_loop(kind, loop, setting.shape, read))

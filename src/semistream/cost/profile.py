@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Profile", "default_path"]
 
-_FORMAT = 1
+_FORMAT = 2  # what its factors are factors of changes with the models
 _OLD = timedelta(days=90)
 _SAME = ("cpu", "cores", "memory_bytes", "python", "versions")
 

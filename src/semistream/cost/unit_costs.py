@@ -99,6 +99,9 @@ class Fit:
     """Seconds for each page of which a value enters the cache, until that has left again."""
     cached: float = 1.0
     """Hottest keys that would answer as much as the cache does, to the keys that are in it."""
+    beside: float = 0.0
+    """What a loop takes longer for each other that runs beside it, to what it takes alone: 0 where
+    they overlap, 1 where they take turns, more where they are in each other's way."""
 
 
 class Rows(NamedTuple):
@@ -196,7 +199,23 @@ class UnitCosts:
 
     def c_loop(self, name: str, loop: Loop, shape: Shape, read: str) -> float:
         """Give the seconds of one iteration (the papers' c_loop)."""
-        fit = self.fit(name, read)
+        return self.seconds(self.fit(name, read), loop, shape, read)
+
+    def seconds(self, fit: Fit, loop: Loop, shape: Shape, read: str) -> float:
+        """Give the seconds of one iteration of an algorithm with such factors.
+
+        Examples
+        --------
+        >>> from semistream.cost.example import example_profile
+        >>> from semistream.cost.loop import Loop
+        >>> costs, pair = example_profile().costs, Loop(w_S=100, nodes=2)
+        >>> alone, turns = (costs.seconds(Fit(beside=b), pair, Shape(), "direct") for b in (0, 1))
+        >>> round(turns / alone, 6)
+        2.0
+        """
+        return self._alone(fit, loop, shape, read) * (1 + (loop.nodes - 1) * fit.beside)
+
+    def _alone(self, fit: Fit, loop: Loop, shape: Shape, read: str) -> float:
         rows = self.rows_seconds(loop, shape)
         met = fit.rows * rows.matching + fit.step * (loop.pages + loop.met)
         before = fit.rows * rows.waiting + fit.hits * rows.hits + fit.judge * loop.judged

@@ -24,6 +24,7 @@ from semistream.cost.calibration.runs import (
     counted,
     fitted,
     observe,
+    side_by_side,
 )
 from semistream.cost.calibration.standards import Standards
 from semistream.cost.calibration.turns import Pace
@@ -34,7 +35,7 @@ from semistream.master import build_master, open_master
 from semistream.workloads import Stream, Zipf, master_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from semistream.master import Master
 
@@ -97,6 +98,8 @@ _IN_MEMORY = (
     Trial(3.0, 1.0, "direct"),
 )
 """Where no page is brought: looked up at once in mapped ones, and with a budget for all of R."""
+_SIDE_BY_SIDE = {f"pcsrj {read}": f"cachejoin {read}" for read in ("mapped", "direct")}
+"""Loops that are several of another, in threads."""
 
 
 def _nothing() -> None:
@@ -136,10 +139,8 @@ def calibrate(
         build_master(master_table(effort.rows, stride=2), path, key="key", filter=False)
         masters = {read: open_master(path, read) for read in ("mapped", "direct")}
         costs = _operations(masters["mapped"], effort, steps)
-        standards = {read: Standards(master) for read, master in masters.items()}
-        runs, reads = _runs(masters, standards, effort, steps)
-    seconds = {way: s for each in standards.values() for way, s in each.seconds.items()}
-    costs = replace(costs.with_reads(reads), standards=seconds)
+        runs, reads, standards = _runs(masters, effort, steps)
+    costs = replace(costs.with_reads(reads), standards=standards)
     fits = _fits(runs, costs, effort.settles)
     return Profile(replace(costs, fits=fits), describe(), quick)
 
@@ -151,8 +152,9 @@ def _fits(runs: dict[str, list[Observed]], costs: UnitCosts, settled: bool) -> d
     caches. That is much the same for all algorithms, so that what most have tells of each.
     """
     counts = {kind: _counts(kind, some, settled) for kind, some in runs.items()}
+    alone = [kind for kind in runs if kind not in _SIDE_BY_SIDE]
     mapped, direct = (
-        [kind for kind in runs if kind.endswith(read)] for read in ("mapped", "direct")
+        [kind for kind in alone if kind.endswith(read)] for read in ("mapped", "direct")
     )
     found = {kind: fitted(runs[kind], costs, counts[kind]) for kind in mapped}
     alike = {kind: found.get(f"{kind.removesuffix(' direct')} mapped") for kind in direct}
@@ -161,6 +163,8 @@ def _fits(runs: dict[str, list[Observed]], costs: UnitCosts, settled: bool) -> d
     cold = statistics.median(colder) if colder else 0.0
     for kind in direct:
         found[kind] = fitted(runs[kind], costs, counts[kind], alike[kind], cold)
+    for kind in runs.keys() - alone:
+        found[kind] = side_by_side(runs[kind], costs, counts[kind], found[_SIDE_BY_SIDE[kind]])
     return found
 
 
@@ -213,14 +217,15 @@ def _operations(master: Master, effort: Effort, steps: _Steps) -> UnitCosts:
 
 
 def _runs(
-    masters: dict[str, Master], standards: dict[str, Standards], effort: Effort, steps: _Steps
-) -> tuple[dict[str, list[Observed]], dict[str, Curve]]:
-    """Run every algorithm in every trial, and measure reads before each.
+    masters: dict[str, Master], effort: Effort, steps: _Steps
+) -> tuple[dict[str, list[Observed]], dict[str, Curve], dict[str, float]]:
+    """Run every algorithm in every trial, and measure reads before each, and standards beside.
 
     So the reads are of the same minutes as the runs: a disk that others use is not always as fast.
     """
-    found: dict[str, list[Observed]] = defaultdict(list)
+    found: list[Observed] = []
     reads: dict[str, list[Curve]] = defaultdict(list)
+    timed: dict[Trial, dict[str, float]] = {}
     for trial in (*effort.trials, *_IN_MEMORY):
         master = masters[trial.read]
         how = f"{trial.share:.0%} of R, Zipf {trial.exponent:g}, {trial.read}"
@@ -230,11 +235,29 @@ def _runs(
             for way, curve in reads_of(master, effort.read_seconds).items():
                 reads[way].append(curve)
         say = partial(steps.of, how)
-        timed = effort.settles and trial not in _IN_MEMORY
-        beside = standards[trial.read].turn if timed else _nothing
-        for run in observe(names, master, trial, _feed(effort, trial), effort.pace, say, beside):
-            found[f"{run.kind} {trial.read}"].append(run)
-    return found, {way: median_curve(curves) for way, curves in reads.items()}
+        standards = Standards(master)
+        beside = standards.turn if effort.settles and trial not in _IN_MEMORY else _nothing
+        found += observe(names, master, trial, _feed(effort, trial), effort.pace, say, beside)
+        timed[trial] = standards.seconds
+    curves = {way: median_curve(each) for way, each in reads.items()}
+    runs, usual = _by_kind(found, timed)
+    return runs, curves, usual
+
+
+def _by_kind(
+    found: Sequence[Observed], timed: Mapping[Trial, Mapping[str, float]]
+) -> tuple[dict[str, list[Observed]], dict[str, float]]:
+    """Give the runs of each loop, with how fast the disk was meanwhile; and what reads took."""
+    each: dict[str, list[float]] = defaultdict(list)
+    for seconds in timed.values():
+        for way, spent in seconds.items():
+            each[way].append(spent)
+    usual = {way: statistics.median(spent) for way, spent in each.items()}
+    runs: dict[str, list[Observed]] = defaultdict(list)
+    for run in found:
+        drift = {way: spent / usual[way] for way, spent in timed[run.trial].items()}
+        runs[f"{run.kind} {run.trial.read}"].append(replace(run, drift=drift))
+    return runs, usual
 
 
 def _feed(effort: Effort, trial: Trial) -> Sequence[pa.RecordBatch]:

@@ -19,8 +19,6 @@ __all__ = ["KNOWN"]
 
 KNOWN: Mapping[str, Counts] = MappingProxyType(
     {
-        "meshjoin": Counts(fill=0.83),
-        "r-meshjoin": Counts(fill=0.88),
         "partition-join": Counts(fill=0.98, cached=0.85),
         "ssij": Counts(fill=0.98),
         "derakhshan": Counts(fill=0.88, cached=0.95),
@@ -31,7 +29,6 @@ KNOWN: Mapping[str, Counts] = MappingProxyType(
         "cachejoin": Counts(fill=0.95, cached=0.53),
         "pcsrj": Counts(fill=0.97, cached=0.55),
         "moij": Counts(fill=0.97),
-        "ssbj": Counts(fill=0.79),
         "adaptive": Counts(fill=1.02, cached=0.55),
     }
 )

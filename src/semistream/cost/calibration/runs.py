@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from semistream.join import Join
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Counts", "Observed", "Trial", "counted", "fitted", "observe"]
+__all__ = ["Counts", "Observed", "Trial", "counted", "fitted", "observe", "side_by_side"]
 
 _WITHOUT_CACHE = 1e-3  # a share of hits below it tells nothing of a cache
-_DOUBT = 0.15  # what the rows of another way to read count beside a run
+_DOUBT = 0.15  # what another way to read counts beside a run
+_SAME = 0.5  # and what its rows do: they cost the same however their pages came
 _SMALL = 0.1
 _USUAL = Fit(rows=2.0, hits=2.0)  # where runs leave it open
 _LEAST, _MOST = 0.05, 4.0  # bounds of what is fitted
@@ -72,11 +73,13 @@ class Observed:
     hits: float
     """The share of rows that the cache answered."""
     setting: Setting
+    drift: Mapping[str, float] = field(default_factory=dict)
+    """What reads took while it ran, to what they usually took, by way to read."""
 
     @property
     def rate(self) -> float:
         """Stream rows answered in a second."""
-        return self.answered / self.seconds
+        return max(1, self.answered) / self.seconds
 
     @property
     def rows_a_page(self) -> float:
@@ -107,11 +110,14 @@ def observe(
             )
             runs[name] = Run(stack.enter_context(join), itertools.cycle(batches))
             runs[name].warm_up(pace.warm, SETTLING)
+        before = {name: run.join.metrics.rows_in for name, run in runs.items()}
         seen = watch_in_turn(runs, pace, beside)
+        ages = {n: (before[n] + run.join.metrics.rows_in) / 2 for n, run in runs.items()}
+    each = batches[0].num_rows
     demand = Demand.zipf(master.statistics.values, trial.exponent, master.pages)
     for name, slices in seen.items():
         _, task, plan = choose(name, spec, memory, None, options[name])
-        yield _observed(trial, slices, Setting(task, plan, demand, Fit()))
+        yield _observed(trial, slices, Setting(task, plan, demand, Fit(), ages[name], each))
 
 
 def _observed(trial: Trial, slices: Sequence[Slice], setting: Setting) -> Observed:
@@ -151,11 +157,24 @@ def fitted(
     costs beyond it.
     """
     fit = Fit(fill=counts.fill, cached=counts.cached)
-    times = [_times(run, _as_counted(run, fit), costs) for run in runs]
+    times = [_times(run, _as_counted(run, fit), costs.drifted(run.drift)) for run in runs]
     if times[0].ahead:
         return _overlapping(fit, times, like)
     expected = replace(like, step=max(0.0, like.step + cold)) if like else None
     return _one_by_one(fit, times, expected)
+
+
+def side_by_side(runs: Sequence[Observed], costs: UnitCosts, counts: Counts, node: Fit) -> Fit:
+    """Find how much longer loops take beside each other; by itself each is one of ``node``."""
+    fit = replace(node, fill=counts.fill, cached=counts.cached)
+    longer = [_longer(run, costs.drifted(run.drift), fit) for run in runs]
+    return replace(fit, beside=max(0.0, float(np.median(longer))))
+
+
+def _longer(run: Observed, costs: UnitCosts, fit: Fit) -> float:
+    loop = _as_counted(run, fit)
+    alone = costs.seconds(fit, loop, run.setting.shape, run.trial.read)
+    return (loop.nodes * loop.w / run.rate / alone - 1) / max(1, loop.nodes - 1)
 
 
 def _as_counted(run: Observed, fit: Fit) -> Loop:
@@ -203,11 +222,11 @@ def _one_by_one(fit: Fit, times: Sequence[_Times], like: Fit | None) -> Fit:
     whole = np.array([t.whole for t in times])
     rest = np.maximum(whole - [t.disk for t in times], 0.0)
     terms, wanted = terms / whole[:, None], rest / whole
-    usual, doubt = (like, _DOUBT) if like else (_USUAL, _DOUBT / 4)
-    expected = [usual.step, max(usual.rows, _SMALL), max(usual.hits, _SMALL), usual.judge]
-    doubts = np.diag([doubt / value if value else 0.0 for value in expected])
-    terms = np.vstack([terms, doubts])
-    wanted = np.append(wanted, np.where(doubts.any(axis=1), doubt, 0.0))
+    usual, doubt, same = (like, _DOUBT, _SAME) if like else (_USUAL, _DOUBT / 4, _DOUBT / 4)
+    expected = np.array([usual.step, max(usual.rows, _SMALL), max(usual.hits, _SMALL), usual.judge])
+    weights = np.where(expected > 0, [doubt, same, doubt, doubt], 0.0)
+    terms = np.vstack([terms, np.diag(weights / np.where(expected > 0, expected, 1.0))])
+    wanted = np.append(wanted, weights)
     if not usual.judge and terms[:, 3].any():  # few runs cannot tell it from a step
         terms = np.vstack([terms, np.array([-_JUDGE, 0.0, 0.0, 1.0]) * _DOUBT / _STEP])
         wanted = np.append(wanted, 0.0)

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from semistream.cost.models.adaptive import adaptive
-from semistream.cost.models.base import Setting
+from semistream.cost.models.base import SETTLED, Setting
 from semistream.cost.models.batches import derakhshan, partition_join, ssij
 from semistream.cost.models.cachejoin import cachejoin, pcsrj
 from semistream.cost.models.hybridjoin import hybridjoin, inlj
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from semistream.cost.loop import Loop
     from semistream.plan import Plan
 
-__all__ = ["MODELS", "Setting", "kind_of", "loop_of"]
+__all__ = ["MODELS", "SETTLED", "Setting", "kind_of", "loop_of"]
 
 MODELS: Mapping[str, Callable[[Setting], Loop]] = MappingProxyType(
     {

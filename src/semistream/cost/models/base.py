@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from semistream.cost.queue import Queue
     from semistream.plan import Plan, Task
 
-__all__ = ["FULL", "Setting"]
+__all__ = ["FULL", "SETTLED", "Setting"]
 
 FULL = 7 / 8
 """How full a window is in the mean: when a quarter is gone, as much is let in."""
+SETTLED = 1e8
+"""Stream rows after which a join is what it will be: some minutes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,10 @@ class Setting:
     plan: Plan
     demand: Demand
     fit: Fit
+    age: float = SETTLED
+    """Stream rows that the join has had."""
+    batch: int = 0
+    """Stream rows that are offered at once, 0 where that is not known."""
 
     # -- sizes, by the papers' symbols ------------------------------------------------------
 
