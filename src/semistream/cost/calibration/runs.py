@@ -84,7 +84,7 @@ class Observed:
     @property
     def rows_a_page(self) -> float:
         """Stream rows answered for each page that was read."""
-        return self.answered / max(1, self.pages)
+        return max(1, self.answered) / max(1, self.pages)
 
 
 def observe(
