@@ -72,6 +72,7 @@ def _fitted(points: Sequence[_Point]) -> RowCost:
     """Give a fixed part, one a column and one a byte that fit; errors count in relation."""
     terms = np.array([[1.0, p.columns, p.size] for p in points])
     seconds = np.array([p.seconds for p in points])
+    seconds = np.maximum(seconds, 1e-12)  # a busy machine may make a difference vanish
     return RowCost(*non_negative(terms / seconds[:, None], np.ones(len(points))).tolist())
 
 
