@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from semistream.algorithms import choose
 from semistream.bench.run import Run, rounded
 from semistream.cost.calibration.turns import (
     SETTLING,
@@ -13,9 +14,11 @@ from semistream.cost.calibration.turns import (
     steady_seconds,
     watch_in_turn,
 )
-from semistream.cost.predict import predict
+from semistream.cost.models import Setting
+from semistream.cost.predict import predicted
 from semistream.cost.tuning.knobs import knobs_of
 from semistream.cost.tuning.tune import tuned
+from semistream.cost.unit_costs import Fit
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.spec import JoinSpec
@@ -164,7 +167,7 @@ def rates(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
     names = {str(number): cell for number, cell in enumerate(runs)}
     seen = watched({name: runs[cell] for name, cell in names.items()}, bench.scale)
     for name, cell in names.items():
-        beside = _plan(runs[cell]) | _predicted(cell, bench)
+        beside = _plan(runs[cell]) | _predicted(cell, bench, runs[cell].join.metrics.rows_in)
         runs[cell].join.close()
         yield cell, facts_of(seen[name]) | beside | {"memory": cell.memory}
     yield from refused
@@ -196,18 +199,15 @@ def _begun(cells: Sequence[Cell], bench: Bench) -> tuple[dict[Cell, Run], list[t
     return runs, refused
 
 
-def _predicted(cell: Cell, bench: Bench) -> Facts:
-    if bench.data.demand is None or cell.series.unique:
+def _predicted(cell: Cell, bench: Bench, age: int) -> Facts:
+    """Predict the rate of a join that has had so many rows; how long it took has no part in it."""
+    data, name = bench.data, cell.series.algorithm
+    if data.demand is None or cell.series.unique:
         return {}
     options = options_of(cell, bench)
-    found = predict(
-        cell.series.algorithm,
-        bench.spec(cell),
-        cell.memory,
-        bench.data.demand,
-        bench.costs,
-        options=options,
-    )
+    _, task, plan = choose(name, bench.spec(cell), cell.memory, None, options)
+    setting = Setting(task, plan, data.demand, Fit(), age, data.batches[0].num_rows)
+    found = predicted(name, setting, bench.costs)
     shown = {name: options[name] for name in ("k", "l", "buffer") if name in options}
     return {"predicted": rounded(found.rate)} | ({"options": shown} if shown else {})
 
