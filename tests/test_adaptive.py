@@ -562,6 +562,19 @@ def test_a_cache_that_was_given_up_comes_back_when_skew_does(exponents, batch, m
     same_rows(watched.finish(), expected(sent))
 
 
+def test_it_comes_back_for_few_keys_that_are_asked_for_alike(mapped):
+    rng, watched, hits = np.random.default_rng(7), None, []
+    for keys, periods in ((KEYS, 16), (200, 40)):
+        for _ in range(periods * PERIOD // 2_048):
+            batch = rows_of(rng.integers(0, keys, 2_048))
+            watched = watched or started(mapped, batch.schema, at_once=False)
+            watched.offer(batch)
+            watched.out.clear()
+        hits.append(watched.join.metrics.cache_hits)
+    assert hits[0] < 0.05 * 16 * PERIOD
+    assert hits[1] - hits[0] > 0.3 * 40 * PERIOD
+
+
 def test_with_several_rows_a_key_it_comes_back_too(tmp_path):
     keys = KEYS // 4
     table = master_table(keys, ROW, duplicates=4)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 from semistream.bench.figure import draw
 from semistream.bench.model import ModelGrid, measure_model, predicted_again
 from semistream.bench.model_tables import error, named, quantile
-from semistream.bench.store import compact
+from semistream.bench.store import compact, write_record
 from semistream.bench.tables import sheets
+from semistream.commands import app
 from semistream.cost.calibration.turns import Pace
 from semistream.cost.example import example_profile
 from semistream.cost.unit_costs import Curve
@@ -50,6 +52,15 @@ def test_a_slower_disk_makes_for_slower_predictions(measured):
     hybrid = again["rates"]["hybridjoin"]
     assert hybrid["predicted"] < 0.8 * hybrid["as_calibrated"]
     assert PROFILE.costs.drift(PROFILE.costs.standards) == dict.fromkeys(cell["drift"], 1.0)
+
+
+def test_costs_of_older_models_are_not_predicted_from(measured, tmp_path):
+    record, _ = measured
+    path = tmp_path / "model.json"
+    write_record({**record, "profile": {**record["profile"], "format": 1}}, path)
+    done = CliRunner().invoke(app, ["bench-model", "--again", "--output", str(path)])
+    assert done.exit_code == 1
+    assert "older models; measure anew" in " ".join(done.stderr.split())
 
 
 def test_predictions_are_made_anew_from_the_same_costs(measured):

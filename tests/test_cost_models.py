@@ -14,7 +14,9 @@ from semistream.algorithms import algorithms, choose
 from semistream.algorithms.cachejoin import Cachejoin
 from semistream.bench.run import Run
 from semistream.cost.demand import Demand
+from semistream.cost.example import example_profile
 from semistream.cost.models import MODELS, Setting, loop_of
+from semistream.cost.predict import predict
 from semistream.cost.queue import fullest_first, grouped, in_batches, oldest_first
 from semistream.cost.scan import Scan, filled
 from semistream.cost.unit_costs import Fit
@@ -197,6 +199,19 @@ def test_no_value_enters_a_cache_that_has_all_the_stream_asks_for(masters):
     loop = loop_of(replace(setting, demand=demand))
     assert loop.judged == pytest.approx(0, abs=1e-3)
     assert loop.hit_rate > 0.99
+
+
+@pytest.mark.parametrize("cache", [1e-9, 0.05])
+def test_few_values_of_many_rows_in_a_cache_are_counted_to_an_end(tmp_path, cache):
+    """Their threshold rises into the hundreds, and nothing enters a cache without room."""
+    table = master_table(100, 100, duplicates=600)
+    master = build_master(table, tmp_path, key="key", page_bytes="64KB")
+    spec = JoinSpec.resolve(master, Stream(Zipf(100)).schema, "key", "inner", None, "")
+    demand = Demand.zipf(master.statistics.values, 1.0, master.pages)
+    costs = example_profile().costs
+    found = predict("cachejoin", spec, 3 << 20, demand, costs, options={"cache": cache})
+    assert 0 <= found.loop.judged <= found.loop.pages
+    assert found.rate > 0
 
 
 def test_a_master_that_fits_is_never_read(masters):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.algorithms.base import Algorithm
+from semistream.algorithms.worth import MOST_COUNTED, Passed, Rest, cache_pays, far_ahead
 from semistream.allocation import take
 from semistream.blocks import Blocks
 from semistream.cache import Cache
@@ -32,34 +33,15 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["MOST_SWEEPS", "PAGE_COST", "Adaptive", "cache_pays"]
+__all__ = ["MOST_SWEEPS", "Adaptive"]
 
 MOST_SWEEPS = 16  # no row waits for more
-PAGE_COST = 300  # rows that are answered in the time that a page takes: 40 to 60 µs against 0.15
-SPARED = 0.6  # of the work of a row that waits is spared one that the cache answers
-IN_VAIN = 0.25  # of it costs a row that the cache does not answer: to look, to count, to exchange
 _STAGING = 16  # this part of the divided memory holds rows on their way into the cache
 _LARGEST_OUTPUT = 8 << 20
 _MOST_WAITING = 4096  # rows; pages with more are alike
-_MOST_COUNTED = 254  # by the sketch; a key that was asked for more often may always enter
 _HELD = 0.98  # of the master must lie in memory for rows to be looked up
-_LONGEST_REST = 16  # batches of output in which no row is looked for that might enter the cache
-_CLEARLY = 8  # times as often as others are asked for, and a value is hot where none was before
 _SAMPLED = 8  # while nothing is cached, one row in so many is counted
 _RARE = 256  # rows for which one wait for the disk is rare enough
-
-
-def cache_pays(hits: float, share: float) -> bool:
-    """Tell whether a cache that answers this part of the rows is worth its work.
-
-    ``share`` is what a row that waits costs in page reads, in times of the work on the row itself.
-
-    Examples
-    --------
-    >>> cache_pays(0.2, share=0.2), cache_pays(0.2, share=5.0)
-    (False, True)
-    """
-    return bool(hits * (SPARED + share) >= (1 - hits) * IN_VAIN)
 
 
 class Adaptive(Algorithm):
@@ -87,7 +69,7 @@ class Adaptive(Algorithm):
     *Cache*: a sketch counts the keys that were not in the cache; a key enters if it was asked for
     more often, for its bytes, than the last that had to go. Where none does for long, 16 batches of
     output are passed over for each that is looked at. A cache that does not pay (`cache_pays`) is
-    given up, until keys that are asked for far more often than others would pay. All counts are
+    given up, until keys that are asked for far more often than usual would pay. All counts are
     halved after every ten times as many stream rows as the cache has room for (eighty while there
     is none, for of these one in eight is counted), so it follows a stream that drifts.
     *Split*: a byte of the window saves page reads (their number is inverse to its size), a byte of
@@ -160,7 +142,7 @@ class Adaptive(Algorithm):
         self._several = _several(engine.master)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._cut = False  # whether the last row that was collected has more pairs
-        self._rest = _Rest()
+        self._rest = Rest()
         self._pays, self._share = True, 0.0
         self._make_cache(engine)
         self._sweeps: deque[int] = deque(maxlen=MOST_SWEEPS - 1)
@@ -179,8 +161,9 @@ class Adaptive(Algorithm):
         self._sketch = Sketch(self._sketch_bytes(engine.task))
         self._threshold = 1.0  # how often a row must have been asked for to be cached
         self._missed = 0
-        self._since = _Counts()
-        self._filled: _Counts | None = None  # what was when the cache became half full
+        self._sketched = 0.0  # by the sketch, as it has aged
+        self._since = Passed()
+        self._filled: Passed | None = None  # what was when the cache became half full
         self._hot = self._seen = 0  # rows with keys that would be cached, of how many
 
     # -- what is answered before the window -------------------------------------------------
@@ -229,7 +212,9 @@ class Adaptive(Algorithm):
             return
         first += continued
         hits = self._asked(codes[begin[first]])
-        least = self._least_hits if self._pays else _far_ahead(hits / count[first], count[first])
+        least = self._least_hits
+        if not self._pays:
+            least = far_ahead(hits / count[first], count[first], self._evenly)
         hot = hits > least * count[first]
         if self._several is not None:
             hot &= ~self._several[window.pages[rows[begin[first]]]]
@@ -263,6 +248,12 @@ class Adaptive(Algorithm):
         rows = pa.RecordBatch.from_arrays(values, schema=self._schema)
         self._note(rows, hits)
 
+    @property
+    def _evenly(self) -> float:
+        """How often the sketch would have counted a value if all were asked for alike."""
+        values = self.engine.master.statistics.values
+        return self._sketched * (1 / max(1, values) + 1 / self._sketch.nbytes)
+
     def _asked(self, codes: npt.NDArray[np.int64]) -> Rows:
         return self._sketch.estimate(codes)
 
@@ -284,6 +275,7 @@ class Adaptive(Algorithm):
         if not self._pays:
             some = np.ascontiguousarray(some[-self._missed % _SAMPLED :: _SAMPLED])
         self._sketch.add(some)
+        self._sketched += len(some)
         self._missed += len(chunk)
 
     def admitted(self) -> None:
@@ -335,13 +327,13 @@ class Adaptive(Algorithm):
             self._pays = cache_pays(passed.hits / asked, self._share)
             self._filled = None
 
-    def _so_far(self) -> _Counts:
+    def _so_far(self) -> Passed:
         metrics = self.engine.metrics
-        return _Counts(metrics.rows_in, metrics.pages_read, metrics.cache_hits, self._missed)
+        return Passed(metrics.rows_in, metrics.pages_read, metrics.cache_hits, self._missed)
 
-    def _passed(self, since: _Counts) -> _Counts:
+    def _passed(self, since: Passed) -> Passed:
         """Give what happened since then."""
-        return _Counts(*(now - then for now, then in zip(self._so_far(), since, strict=True)))
+        return Passed(*(now - then for now, then in zip(self._so_far(), since, strict=True)))
 
     @property
     def _room(self) -> int:
@@ -363,7 +355,7 @@ class Adaptive(Algorithm):
         order = np.argsort(-worth, kind="stable")
         gone = np.cumsum(sizes[order]) > self._room
         lost = float(worth[order[gone]].max(initial=0.0))
-        self._threshold = min(max(1.0, lost), _MOST_COUNTED)
+        self._threshold = min(max(1.0, lost), MOST_COUNTED)
         stays = np.ones(len(firsts), dtype=np.bool_)
         stays[order[gone]] = False
         return np.repeat(stays, rows)
@@ -382,6 +374,7 @@ class Adaptive(Algorithm):
             self._target = max(self._target - step, self._least_cache)
         self._cache.hits >>= 1
         self._sketch.age()
+        self._sketched /= 2
         self._threshold = max(1.0, self._threshold / 2)
         self._since = self._so_far()
 
@@ -446,11 +439,6 @@ class Adaptive(Algorithm):
         return {"cache": self._cache.nbytes, "counters": counters}
 
 
-def _far_ahead(hits: npt.NDArray[np.float64], rows: Rows) -> float:
-    """Give how often a value must have been asked for, for each of its rows, to be hot again."""
-    return float(min(_CLEARLY * max(1.0 / rows.mean(), hits.mean()), _MOST_COUNTED))
-
-
 def _union(pages: Rows, others: npt.NDArray[Any], total: int) -> Rows:
     """Give these pages and the others, of so many, in ascending order."""
     chosen = np.zeros(total, dtype=np.bool_)
@@ -462,48 +450,6 @@ def _several(master: Master) -> npt.NDArray[np.bool_] | None:
     """Tell which pages have several parts, None where none has."""
     first = master.index.first_part
     return None if first is None else np.diff(first, append=len(master.index.code)) > 1
-
-
-class _Rest:
-    """Lets a search that found nothing rest, the longer the more often that was.
-
-    Examples
-    --------
-    >>> rest, done = _Rest(), []
-    >>> for number in range(10):
-    ...     if not rest.is_due():
-    ...         done.append(number)
-    ...         rest.note(found=False)
-    >>> done
-    [0, 2, 5]
-    """
-
-    def __init__(self) -> None:
-        self._left = self._length = 0
-
-    def is_due(self) -> bool:
-        """Whether to rest this time."""
-        self._left -= 1
-        return self._left >= 0
-
-    def note(self, found: bool) -> None:
-        """Take what a search found."""
-        self._length = 0 if found else min(max(1, 2 * self._length), _LONGEST_REST)
-        self._left = self._length
-
-
-class _Counts(NamedTuple):
-    """Stream rows, pages read, rows that the cache answered, rows that it did not."""
-
-    rows: int = 0
-    pages: int = 0
-    hits: int = 0
-    missed: int = 0
-
-    @property
-    def share(self) -> float:
-        """What a row that waits costs in page reads, in times of the work on the row itself."""
-        return PAGE_COST * max(1, self.pages) / max(1, self.missed)
 
 
 def _values(

@@ -58,7 +58,7 @@ def _sheet(record: Record, cells: list[Record]) -> Sheet:
 
 
 def _bounds(record: Record, cells: list[Record]) -> str:
-    """Say how far ahead of the better key list anything through Python can be at the most."""
+    """Say how far ahead of the better key list is what only goes through Python and back."""
     told = []
     for cell in cells:
         if "bound" in cell["systems"]:

@@ -20,6 +20,7 @@ from semistream.cost.calibration.turns import (
 from semistream.cost.demand import Demand
 from semistream.cost.models import SETTLED, Setting
 from semistream.cost.predict import Prediction, predicted
+from semistream.cost.profile import FORMAT
 from semistream.cost.unit_costs import Fit
 from semistream.errors import BudgetError
 from semistream.join import Join
@@ -77,7 +78,11 @@ def measure_model(
         "what": "stream rows a second, predicted and measured, one thread",
         "machine": describe(),
         "grid": asdict(grid),
-        "profile": {"machine": dict(profile.machine), "costs": profile.costs.as_dict()},
+        "profile": {
+            "format": FORMAT,
+            "machine": dict(profile.machine),
+            "costs": profile.costs.as_dict(),
+        },
         "cells": [],
     }
     for rows in grid.rows:

@@ -15,8 +15,9 @@ from semistream.bench.store import compact, read_record, write_record
 from semistream.bench.tables import sheets
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.calibration.turns import Pace
-from semistream.cost.profile import Profile
+from semistream.cost.profile import FORMAT, Profile
 from semistream.cost.unit_costs import UnitCosts
+from semistream.errors import OptionError
 from semistream.terminal import AsJson, console, messages, progress_bar
 
 __all__ = ["add_to"]
@@ -73,6 +74,9 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
 
 def _again(output: Path, data: Path) -> dict[str, Any]:
     record = read_record(output)
+    if record["profile"].get("format") != FORMAT:
+        msg = f"{output}: its unit costs are of older models; measure anew, without --again"
+        raise OptionError(msg)
     costs = UnitCosts.from_dict(record["profile"]["costs"])
     record = predicted_again(record, data, costs)
     write_record(record, output)

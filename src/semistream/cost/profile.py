@@ -16,9 +16,10 @@ from semistream.machine import describe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Profile", "default_path"]
+__all__ = ["FORMAT", "Profile", "default_path"]
 
-_FORMAT = 2  # what its factors are factors of changes with the models
+FORMAT = 2
+"""What its factors are factors of changes with the models."""
 _OLD = timedelta(days=90)
 _SAME = ("cpu", "cores", "memory_bytes", "python", "versions")
 
@@ -52,7 +53,7 @@ class Profile:
         """Write the profile; a file that is there is replaced as a whole."""
         path.parent.mkdir(parents=True, exist_ok=True)
         values = {
-            "semistream_profile": _FORMAT,
+            "semistream_profile": FORMAT,
             "quick": self.quick,
             "machine": dict(self.machine),
             "costs": self.costs.as_dict(),
@@ -70,8 +71,8 @@ class Profile:
         try:
             values = json.loads(path.read_text())
             version = values["semistream_profile"]
-            if version != _FORMAT:
-                msg = f"{path}: format {version!r}, not {_FORMAT}: run `semistream calibrate` again"
+            if version != FORMAT:
+                msg = f"{path}: format {version!r}, not {FORMAT}: run `semistream calibrate` again"
                 raise OptionError(msg)
             costs = UnitCosts.from_dict(values["costs"])
             found = cls(costs, values["machine"], values["quick"])

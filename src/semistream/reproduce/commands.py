@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +10,7 @@ import typer
 
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.profile import Profile
+from semistream.errors import OptionError
 from semistream.reproduce.scale import scale_of
 from semistream.terminal import console, errors, messages, progress_bar
 
@@ -68,7 +69,7 @@ def _profile(given: Path | None, scale: Scale, output: Path) -> Profile:
     if given is not None:
         return Profile.load(given)
     kept = output / f"profile-{scale.name}.json"
-    if kept.exists():
+    with suppress(FileNotFoundError, OptionError):  # one of another format is measured anew
         return Profile.load(kept)
     output.mkdir(parents=True, exist_ok=True)
     with progress_bar() as bar:

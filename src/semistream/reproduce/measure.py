@@ -149,7 +149,7 @@ def facts_of(seen: Watched) -> Facts:
     if not rows:
         return {"refused": f"no row was answered in {seconds:.3g} s", **facts}
     return {
-        "value": rounded(rows / (steady_seconds(seen.slices) or seconds)),
+        "value": rounded(rows / steady_seconds(seen.slices)),
         "pages_a_row": round(pages / rows, 6),
         "hits": round(sum(part.hits for part in seen.slices) / rows, 4),
         **facts,

@@ -115,4 +115,4 @@ def steady_seconds(slices: Sequence[Slice]) -> float:
         found = non_negative(terms * weights[:, None], seconds * weights)
         error = np.abs(terms @ found - seconds)
         weights = 1 / np.sqrt(np.maximum(error, _EXACT * seconds))
-    return float((terms @ found).sum())
+    return float((terms @ found).sum() or seconds.sum())  # nothing done: all of it was a stall

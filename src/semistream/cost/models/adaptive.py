@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from semistream.algorithms.adaptive import MOST_SWEEPS, PAGE_COST, cache_pays
+from semistream.algorithms.adaptive import MOST_SWEEPS
+from semistream.algorithms.worth import PAGE_COST, cache_pays
 from semistream.cache import CacheCost
 from semistream.cost.queue import Queue, fullest_first
 from semistream.output import gathered_schema

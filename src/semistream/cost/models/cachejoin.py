@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
+from itertools import islice
 from math import exp, inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from semistream.cost.models.inequality import at_least
+from semistream.cost.models.inequality import STEEP, at_least, tails
 from semistream.cost.queue import grouped, oldest_first, solve
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = ["cachejoin", "pcsrj"]
 _FILLED = 15 / 16  # of the cache, in the mean: an epoch leaves seven eighths
 _EPOCH = 1 / 8  # of the cache's bytes, which new rows have when they are taken in
 _FIRST = 2  # the threshold at the start
+_NONE = 1e-12  # rows that enter for a stream row: what is left of a sum that rounds
 
 
 def cachejoin(s: Setting) -> Loop:
@@ -106,10 +107,12 @@ def _phases(s: Setting, nodes: int, effective: float, wait: float, loop: Loop) -
     end = _filling(sizes / nodes, mean, loop.keys, s.pages / nodes * loop.w / wait) * wait
     yield _Phase(end, loop.keys / max(end, 1e-9))
     lacking = np.clip(np.cumsum(sizes) - effective, 0.0, sizes) / nodes
-    for threshold in count(_FIRST):
-        entering = float((lacking * at_least(threshold, mean)).sum()) / wait
-        end += epoch / entering if entering > 0 else inf
+    entering = 0.0
+    for chance in islice(tails(mean), _FIRST, STEEP) if epoch > 0 else ():
+        entering = float((lacking * chance).sum()) / wait
+        end += epoch / entering if entering > _NONE else inf
         yield _Phase(end, entering)
+    yield _Phase(inf, entering)
 
 
 def _filling(sizes: Floats, mean: Floats, keys: float, around: float) -> float:

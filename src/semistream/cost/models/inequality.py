@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count, islice
 from math import exp, floor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Split", "at_least", "divide"]
+__all__ = ["STEEP", "Split", "at_least", "divide", "tails"]
 
+STEEP = 512
+"""From here on Poisson's law is taken for a step at its mean."""
+_MOST = 700.0  # means above it are alike to less than that, and its exponential is not zero
 _ROUNDS = 24
 
 
@@ -78,10 +82,19 @@ def at_least(least: int, mean: Floats) -> Floats:
     --------
     >>> at_least(2, np.array([0.0, 1.0, 50.0])).round(4).tolist()
     [0.0, 0.2642, 1.0]
+    >>> at_least(3_000, np.array([2_000.0, 4_000.0])).tolist()
+    [0.0, 1.0]
     """
-    term = np.exp(-np.minimum(mean, 700.0))
-    below = np.zeros_like(mean)
-    for count in range(least):
+    if least >= STEEP:
+        return np.asarray(mean >= least, dtype=np.float64)
+    return next(islice(tails(mean), least, None))
+
+
+def tails(mean: Floats) -> Iterator[Floats]:
+    """Give the chances of none or more, one or more, and so on: good for less than `STEEP`."""
+    mean = np.minimum(mean, _MOST)
+    term, below = np.exp(-mean), np.zeros_like(mean)
+    for number in count(1):
+        yield np.clip(1.0 - below, 0.0, 1.0)
         below += term
-        term = term * mean / (count + 1)
-    return np.clip(1.0 - below, 0.0, 1.0)
+        term = term * mean / number

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 ENRICH, PLAIN, JDBC, ROWS = "enrich", "plain", "jdbc", "rows"
-BOUND = "bound"  # does not join: nothing that goes through Python takes less
+BOUND = "bound"  # does not join: what it takes to go through Python and back
 
 
 @dataclass(frozen=True)
