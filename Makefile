@@ -85,7 +85,7 @@ bench-tune: $(STAMP) ## tuning by the model against tuning by measurement; a fig
 bench-sustain: $(STAMP) ## the least memory for a rate: arrivals in real time, with a little more and much less; a figure
 	$(BIN)/semistream bench-sustain --output results/sustain.json --figure docs/sustain.svg
 
-reproduce: $(STAMP) ## the papers' experiments, about 45 minutes; runs, figures and verdicts for the docs
+reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; runs, figures and verdicts for the docs
 	$(BIN)/semistream reproduce --output reproduced
 	mkdir -p docs/reproduced results/reproduced
 	cp -r reproduced/report.md reproduced/figures docs/reproduced/
