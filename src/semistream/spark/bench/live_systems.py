@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 
 from semistream.enrich import enrich
 from semistream.master import open_master
+from semistream.spark.bench.constants import with_constants
 from semistream.spark.bench.data import KEY, Products
-from semistream.spark.bench.systems.ours import with_constants
 from semistream.spark.types import spark_field
 
 if TYPE_CHECKING:

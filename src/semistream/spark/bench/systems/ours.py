@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql.types import StructType
-
 from semistream.algorithms import algorithms
 from semistream.enrich import enrich
+from semistream.spark.bench.constants import with_constants
 from semistream.spark.bench.data import KEY
 from semistream.spark.bench.systems.base import System
-from semistream.spark.types import spark_field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
-    from semistream.spark.bench.data import Products
     from semistream.spark.bench.systems.base import Setting
 
 __all__ = [
@@ -30,10 +26,7 @@ __all__ = [
     "OURS",
     "PUBLISHED",
     "ours_of",
-    "with_constants",
 ]
-
-_LONGEST = 1 << 16  # rows of the bound's constant columns; Spark's batches have 10,000
 
 ENRICH, AUTO, BOUND, HASHED, NONE = "enrich", "enrich-auto", "bound", "hashed", "none"
 
@@ -56,23 +49,6 @@ def _hashed(df: DataFrame, at: Setting) -> DataFrame:
     routed = df.repartition(at.options["tasks"], KEY)
     options = at.options | {"partition": "none"}
     return enrich(routed, at.master, on=KEY, how=at.how, memory=at.memory, **options)
-
-
-def with_constants(df: DataFrame, products: Products) -> DataFrame:
-    """Append constant columns of the types that the join would append."""
-    row = products.batches().read_next_batch().slice(0, 1).drop_columns([KEY])
-    fields, first = list(row.schema), row.columns
-
-    def appended(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        columns = [pa.repeat(column[0], _LONGEST) for column in first]
-        for batch in batches:
-            more = [column.slice(0, batch.num_rows) for column in columns]
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, *more], names=[*batch.schema.names, *(f.name for f in fields)]
-            )
-
-    added = [spark_field(f, f.name, nullable=True) for f in fields]
-    return df.mapInArrow(appended, StructType([*df.schema, *added]))
 
 
 def _bound(df: DataFrame, at: Setting) -> DataFrame:
