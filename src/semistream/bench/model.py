@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["ModelGrid", "measure_model", "predicted_again"]
 
 
-_PACE = Pace(seconds=0.15, rounds=12, warm=1.5)
+_PACE = Pace(seconds=0.15, rounds=20, warm=1.5)
 _SETTLING = 1.6e6  # rows of R whose caches settle in a second
 _FEED = 8_000_000  # stream rows at least: a cache soon knows a stream that comes again
 
