@@ -77,7 +77,7 @@ bench-live: $(STAMP) ## enrich from PostgreSQL and MariaDB beside a JDBC key lis
 	cd tests && ../$(BIN)/python -m parts.bench_live --output ../results/live.json --data ../.bench
 
 bench-model: $(STAMP) ## predicted against measured rates of every algorithm; a figure
-	$(BIN)/semistream bench-model --output results/model.json --figure docs/model.svg
+	$(BIN)/semistream bench-model --output results/model.json --figure docs/model.svg $(RESUME)
 
 bench-tune: $(STAMP) ## tuning by the model against tuning by measurement; a figure
 	$(BIN)/semistream bench-tune --output results/tuning.json --figure docs/tuning.svg

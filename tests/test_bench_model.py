@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from semistream.bench.figure import draw
-from semistream.bench.model import ModelGrid, measure_model, predicted_again
-from semistream.bench.model_tables import error, named, quantile
+from semistream.bench.model import ModelGrid, measure_model, predicted_again, run_offs
+from semistream.bench.model_tables import auto_share, error, named, quantile
 from semistream.bench.store import compact, write_record
 from semistream.bench.tables import sheets
 from semistream.commands import app
@@ -39,9 +39,19 @@ def test_a_cell_has_what_was_predicted_and_what_was_measured(measured):
         assert rate["steady"] > 0
         assert rate["predicted"] > 0
         assert rate["as_calibrated"] > 0
+        assert rate["planned"] > 0
         assert rate["age"] > 0
     hybrid = cell["rates"]["hybridjoin"]
     assert hybrid["predicted_rows_a_page"] == pytest.approx(hybrid["rows_a_page"], rel=0.5)
+
+
+def test_a_record_is_gone_on_with(measured):
+    record, folder = measured
+    grid = replace(GRID, shares=(*GRID.shares, 0.2))
+    before = {**record, "cells": [*record["cells"]]}
+    (longer,) = measure_model(grid, folder, PROFILE, lambda _: None, before)
+    assert [cell["share"] for cell in longer["cells"]] == [0.1, 0.2]
+    assert longer["cells"][0] == record["cells"][0]
 
 
 def test_a_slower_disk_makes_for_slower_predictions(measured):
@@ -90,7 +100,7 @@ def test_tables_and_a_figure(measured, tmp_path):
 def cell(**rates):
     return {
         "rates": {
-            name: {"predicted": predicted, "steady": steady, "rate": steady}
+            name: {"predicted": 1 / predicted, "planned": predicted, "steady": steady}
             for name, (predicted, steady) in rates.items()
         }
     }
@@ -101,7 +111,24 @@ def test_the_winner_is_the_one_with_the_highest_prediction():
     assert named(some) == ("adaptive", "adaptive", 1.0)
     pick = named(some, without="adaptive")
     assert (pick.chosen, pick.best, pick.near) == ("moij", "meshjoin", False)
+    assert named(some, by="predicted").chosen == "meshjoin"
     assert named(cell(a=(2, 96), b=(1, 100))).near
+
+
+def test_those_that_are_about_as_fast_have_a_run_off(measured):
+    record, folder = measured
+    (cell,) = record["cells"]
+    told = {"hybridjoin": (2, 100), "adaptive": (1, 104)}
+    rates = {name: {"planned": p, "predicted": p, "steady": s} for name, (p, s) in told.items()}
+    tied = {**cell, "rates": rates, "auto": {"steady": 104, "chosen": "adaptive"}}
+    tied.pop("run_off", None)
+    (again,) = run_offs({**record, "cells": [tied]}, folder, PROFILE, lambda _: None)
+    (found,) = again["cells"]
+    speeds = {name: rate["steady"] for name, rate in found["run_off"].items()}
+    assert set(speeds) == {"hybridjoin", "adaptive"}
+    assert named(found).share == speeds["hybridjoin"] / max(speeds.values())
+    assert auto_share(found) == 1
+    assert list(run_offs(again, folder, PROFILE, lambda _: None)) == []
 
 
 def test_errors_are_relative():

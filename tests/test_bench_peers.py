@@ -230,6 +230,7 @@ def test_verdicts_turn_with_the_data(record):
 
     assert verdict("to Spark's best").met
     assert verdict("to Spark's best").measured.startswith("12.00×")
+    assert verdict("R = 50M").verdict == "–"
     assert verdict("DuckDB on disk").met
     assert not verdict("every key-value store").met
     assert verdict("two processors").met

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import AUTO, choose
 from semistream.bench.matrix import one_thread
+from semistream.bench.model_tables import contenders
 from semistream.bench.run import Run, rounded
 from semistream.bench.workload import BATCH_ROWS, Feed, Workload
 from semistream.cost.calibration.standards import Standards
@@ -38,11 +39,12 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-__all__ = ["ModelGrid", "measure_model", "predicted_again"]
+__all__ = ["ModelGrid", "measure_model", "predicted_again", "run_offs"]
 
 
 _PACE = Pace(seconds=0.15, rounds=20, warm=1.5)
 _SETTLING = 1.6e6  # rows of R whose caches settle in a second
+_RUN_OFF = 3  # times as many slices as before
 _FEED = 8_000_000  # stream rows at least: a cache soon knows a stream that comes again
 
 
@@ -65,15 +67,19 @@ class ModelGrid:
 
 
 def measure_model(
-    grid: ModelGrid, folder: Path, profile: Profile, say: Callable[[str], None]
+    grid: ModelGrid,
+    folder: Path,
+    profile: Profile,
+    say: Callable[[str], None],
+    before: Record | None = None,
 ) -> Iterator[Record]:
-    """Give the record after every setting, each time with one cell more.
+    """Give the record after every setting, each time with one cell more; go on with one before.
 
     A prediction is made of the profile, of what standards took that were timed in turn with the
     algorithms, and of how many rows a join had had; how long it took has no part in it.
     """
     one_thread()
-    record: Record = {
+    record: Record = before or {
         "kind": "model",
         "what": "stream rows a second, predicted and measured, one thread",
         "machine": describe(),
@@ -90,13 +96,19 @@ def measure_model(
         workload = Workload("1:1", rows)
         master = open_master(workload.prepare(folder, grid.page_bytes), grid.read)
         for exponent in grid.exponents:
-            feed = Feed.of(workload.stream(exponent), max(_FEED, 2 * rows))
-            for share in grid.shares:
+            shares = [share for share in grid.shares if not _is_in(record, rows, share, exponent)]
+            feed = Feed.of(workload.stream(exponent), max(_FEED, 2 * rows) if shares else 0)
+            for share in shares:
                 say(f"R = {rows:,}, {share:.0%}, Zipf {exponent:g}")
                 found = _cell(grid, master, feed, (int(share * workload.bytes), exponent), profile)
                 cell = {"rows": rows, "share": share, "exponent": exponent}
                 record["cells"].append(cell | found)
                 yield record
+
+
+def _is_in(record: Record, *setting: float) -> bool:
+    keys = ("rows", "share", "exponent")
+    return any(tuple(cell[key] for key in keys) == setting for cell in record["cells"])
 
 
 def _cell(
@@ -109,21 +121,60 @@ def _cell(
     standards = Standards(master)
     rates = _measured(runs, grid.pace._replace(warm=warm), standards)
     auto = rates.pop(AUTO) | {"chosen": runs[AUTO].join.plan.algorithm}
-    for run in runs.values():
-        run.join.close()
     drift = profile.costs.drift(standards.seconds)
     cell = {"memory": setting[0], "drift": drift, "rates": rates, "auto": auto}
-    return _with_predictions(cell, planned, profile.costs)
+    cell = _with_predictions(cell, planned, profile.costs)
+    again = {name: runs[name] for name in contenders(cell)}
+    cell |= _run_off(again, grid.pace) if again else {}
+    for run in runs.values():
+        run.join.close()
+    return cell
+
+
+def _run_off(runs: dict[str, Run], pace: Pace) -> Record:
+    """Watch those that were about as fast once more, for longer."""
+    seen = watch_in_turn(runs, pace._replace(rounds=_RUN_OFF * pace.rounds))
+    return {"run_off": {name: _facts(slices) for name, slices in seen.items()}}
+
+
+def run_offs(
+    record: Record, folder: Path, profile: Profile, say: Callable[[str], None]
+) -> Iterator[Record]:
+    """Give the record with the run-offs that it lacks, after each."""
+    one_thread()
+    pace = Pace(*record["grid"]["pace"])
+    for number, cell in enumerate(record["cells"]):
+        names = contenders(cell)
+        if "run_off" in cell or not names:
+            continue
+        say(f"R = {cell['rows']:,}, {cell['share']:.0%}, Zipf {cell['exponent']:g}: a run-off")
+        master, feed = _at_hand(record, cell, folder, max(_FEED, 2 * cell["rows"]))
+        runs = _runs(names - {AUTO}, master, feed, cell["memory"], profile)
+        for name, run in runs.items():
+            if name in names:
+                run.warm_up(max(pace.warm, master.rows / _SETTLING), SETTLING)
+        found = _run_off({name: runs[name] for name in names}, pace)
+        for run in runs.values():
+            run.join.close()
+        record["cells"][number] = cell | found
+        yield record
 
 
 def _with_predictions(cell: Record, planned: dict[str, Setting], costs: UnitCosts) -> Record:
-    """Predict for joins that have had as many rows as those which were watched."""
+    """Predict for joins that have had as many rows as those which were watched.
+
+    And as a plan does, which knows neither the age of a join nor its batches; and without what the
+    standards say of the disk.
+    """
     now, rates = costs.drifted(cell["drift"]), {}
     for name, setting in planned.items():
         seen = cell["rates"][name]
         aged = replace(setting, age=seen.get("age", SETTLED))
-        calibrated = rounded(predicted(name, aged, costs).rate)
-        rates[name] = seen | _expected(predicted(name, aged, now)) | {"as_calibrated": calibrated}
+        others = {
+            "planned": rounded(predicted(name, replace(setting, batch=0), now).rate),
+            "as_calibrated": rounded(predicted(name, aged, costs).rate),
+        }
+        rates[name] = seen | _expected(predicted(name, aged, now)) | others
     return {**cell, "rates": rates}
 
 
@@ -202,8 +253,10 @@ def predicted_again(record: Record, folder: Path, costs: UnitCosts) -> Record:
     return {**record, "cells": cells}
 
 
-def _at_hand(record: Record, cell: Record, folder: Path) -> tuple[Master, Feed]:
+def _at_hand(
+    record: Record, cell: Record, folder: Path, stream_rows: int = 0
+) -> tuple[Master, Feed]:
     workload = Workload("1:1", cell["rows"])
     path = workload.prepare(folder, record["grid"]["page_bytes"])
     stream = workload.stream(cell["exponent"])
-    return open_master(path, record["grid"]["read"]), Feed.of(stream, 0)
+    return open_master(path, record["grid"]["read"]), Feed.of(stream, stream_rows)

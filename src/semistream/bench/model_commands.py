@@ -9,7 +9,7 @@ import typer
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench.figure import draw
-from semistream.bench.model import ModelGrid, measure_model, predicted_again
+from semistream.bench.model import ModelGrid, measure_model, predicted_again, run_offs
 from semistream.bench.show import terminal_table
 from semistream.bench.store import compact, read_record, write_record
 from semistream.bench.tables import sheets
@@ -43,6 +43,12 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
     again: Annotated[
         bool, typer.Option(help="Measure nothing: predict anew for the record that is there.")
     ] = False,
+    run_off: Annotated[
+        bool, typer.Option(help="Measure only the run-offs that the record there lacks.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with the record that is there, and its unit costs.")
+    ] = False,
     quick: Annotated[bool, typer.Option(help="A small master, two budgets, Zipf 1.")] = False,
     data: Annotated[Path, typer.Option(help="Where masters are kept between runs.")] = Path(
         ".bench"
@@ -58,11 +64,15 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
     with messages():
         if again and output is not None:
             record = _again(output, data)
+        elif run_off and output is not None:
+            record = _run_offs(output, data)
         else:
             few: dict[str, Any] = _QUICK if quick else {}
             few |= {"rows": tuple(rows)} if rows else {}
             grid = ModelGrid(tuple(algorithm or known_algorithms()), **few)
-            record = _run(grid, output, data, _profile(profile, quick, data))
+            before = read_record(output) if resume and output is not None else None
+            costs = _profile_of(before) if before else _profile(profile, quick, data)
+            record = _run(grid, output, data, costs, before)
         if figure is not None:
             draw(record, figure)
         if as_json:
@@ -83,6 +93,21 @@ def _again(output: Path, data: Path) -> dict[str, Any]:
     return record
 
 
+def _run_offs(output: Path, data: Path) -> dict[str, Any]:
+    record = read_record(output)
+    profile = _profile_of(record)
+    with progress_bar() as bar:
+        task = bar.add_task("", total=None)
+        for found in run_offs(record, data, profile, lambda w: bar.update(task, description=w)):
+            write_record(found, output)
+    return read_record(output)
+
+
+def _profile_of(record: dict[str, Any]) -> Profile:
+    told = record["profile"]
+    return Profile(UnitCosts.from_dict(told["costs"]), told["machine"], quick=False)
+
+
 def _profile(given: Path | None, quick: bool, data: Path) -> Profile:
     if given is not None:
         return Profile.load(given)
@@ -98,12 +123,18 @@ def _profile(given: Path | None, quick: bool, data: Path) -> Profile:
         )
 
 
-def _run(grid: ModelGrid, output: Path | None, data: Path, profile: Profile) -> dict[str, Any]:
-    record: dict[str, Any] = {}
+def _run(
+    grid: ModelGrid,
+    output: Path | None,
+    data: Path,
+    profile: Profile,
+    before: dict[str, Any] | None,
+) -> dict[str, Any]:
+    record: dict[str, Any] = before or {}
     with progress_bar() as bar:
-        task = bar.add_task("", total=grid.cells)
+        task = bar.add_task("", total=grid.cells, completed=len(record.get("cells", [])))
         for record in measure_model(
-            grid, data, profile, lambda what: bar.update(task, description=what)
+            grid, data, profile, lambda what: bar.update(task, description=what), before
         ):
             bar.advance(task)
             if output is not None:

@@ -29,7 +29,11 @@ DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Of a heap of some GB Spark takes 64 MB at a time for the rows that wait for Python's answers.
+    "spark.buffer.pageSize": "2m",
 }
+# Where workers have this process's Python and modules for certain.
+ON_THIS_HOST = {"spark.python.daemon.module": "semistream.spark.daemon"}
 
 
 def session(
@@ -78,7 +82,8 @@ def session(
     if _is_remote(master):
         return _connect(master, wanted)
     _prepare(master)
-    builder = SparkSession.builder.appName(app).config(map={**DEFAULTS, **_quiet(wanted)})
+    defaults = DEFAULTS | (ON_THIS_HOST if (master or "").startswith("local") else {})
+    builder = SparkSession.builder.appName(app).config(map={**defaults, **_quiet(wanted)})
     return _started(builder.master(master) if master else builder, wanted)
 
 

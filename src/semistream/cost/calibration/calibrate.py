@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 from collections import defaultdict
@@ -142,7 +143,8 @@ def calibrate(
         runs, reads, standards = _runs(masters, effort, steps)
     costs = replace(costs.with_reads(reads), standards=standards)
     fits = _fits(runs, costs, effort.settles)
-    return Profile(replace(costs, fits=fits), describe(), quick)
+    machine = describe() | {"busiest": round(steps.load, 2)}
+    return Profile(replace(costs, fits=fits), machine, quick)
 
 
 def _fits(runs: dict[str, list[Observed]], costs: UnitCosts, settled: bool) -> dict[str, Fit]:
@@ -173,14 +175,16 @@ def _counts(kind: str, runs: list[Observed], settled: bool) -> Counts:
 
 
 class _Steps:
-    """Counts what is done."""
+    """Counts what is done, and notes how busy the machine was at most."""
 
     def __init__(self, say: Say, total: int) -> None:
         self._say, self._total, self._done = say, total, 0
+        self.load = 0.0
 
     def __call__(self, what: str) -> None:
         self._say(what, self._done, self._total)
         self._done += 1
+        self.load = max(self.load, os.getloadavg()[0])
 
     def of(self, how: str, name: str) -> None:
         """Count a run of an algorithm."""

@@ -77,12 +77,13 @@ def busy(profile: Profile) -> str:
     --------
     >>> from semistream.cost.example import example_profile
     >>> from dataclasses import replace
-    >>> machine = example_profile().machine | {"cores": 2, "load": [3.9, 1.0, 1.0]}
+    >>> machine = example_profile().machine | {"cores": 2, "busiest": 3.9, "load": [1, 1, 1]}
     >>> busy(replace(example_profile(), machine=machine))
     ' The machine was busy (load 3.9 on 2 cores): `semistream calibrate` it again when at rest.'
     """
     cores = int(profile.machine.get("cores") or 1)
-    load = float(next(iter(profile.machine.get("load") or [0.0])))
+    at_the_end = next(iter(profile.machine.get("load") or [0.0]))
+    load = float(profile.machine.get("busiest", at_the_end))
     if load <= cores / 2 + 1:
         return ""
     text = f"The machine was busy (load {load:g} on {cores} cores)"

@@ -41,7 +41,7 @@ def _parent(process: Path) -> int:
 
 def _is_daemon(pid: int) -> bool:
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"spark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
