@@ -16,7 +16,7 @@ import semistream as ss
 from semistream.commands import app
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.sales import Sales
-from semistream.spark import running
+from semistream.spark import checkpoint, running
 from semistream.spark.checkpoint import CheckpointError
 from semistream.spark.pipeline import prepare, start
 from semistream.workloads import Stream, Zipf, master_table
@@ -190,6 +190,32 @@ def test_a_checkpoint_of_another_program(tmp_path, spark):
     path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
     with pytest.raises(CheckpointError, match="begun by another program"):
         start(read_pipeline(path), spark)
+
+
+@pytest.fixture
+def mounted(tmp_path, spark):
+    """Have paths without a scheme lie in another file system than this machine's, as in HDFS."""
+    folder, settings = tmp_path / "mounted", spark._jsc.hadoopConfiguration()
+    folder.mkdir()
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.viewfs.mounttable.cluster.link./data", folder.as_uri())
+    settings.set("fs.defaultFS", "viewfs://cluster")
+    yield folder
+    settings.set("fs.defaultFS", before)
+
+
+def test_the_note_of_a_checkpoint_is_where_spark_has_its_offsets(spark, mounted):
+    folder = checkpoint._folder("/data/sales", spark)
+    assert (folder.read(), folder.is_used()) == (None, False)
+    folder.write("whole")
+    assert (mounted / "sales" / checkpoint.NOTE).read_text() == "whole"
+    with pytest.raises(CheckpointError, match="another run has begun with this checkpoint"):
+        folder.write("another")
+    (mounted / "sales" / "metadata").touch()
+    assert (folder.read(), folder.is_used()) == ("whole", True)
+    here = checkpoint._folder((mounted / "sales").as_uri(), spark)
+    assert isinstance(here, checkpoint._Local)
+    assert here.read() == "whole"
 
 
 def test_an_error_while_it_runs(tmp_path, spark, data):
