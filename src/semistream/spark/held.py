@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semistream.spark.storage import located
+from semistream.spark.storage import forget, located
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["forget", "held", "is_held"]
+__all__ = ["held", "is_held"]
 
 _WHOLE = "_SUCCESS"  # Spark's own sign that all tasks of a job have written
 _MARKED = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}  # clusters may say no
@@ -43,9 +43,3 @@ def held(batch: DataFrame, folder: str, number: int) -> DataFrame:
         batch.write.options(**_MARKED).mode("overwrite").parquet(path)
     forget(spark, f"{folder}/{number - 1}")
     return spark.read.schema(batch.schema).parquet(path)
-
-
-def forget(spark: SparkSession, path: str) -> None:
-    """Delete a folder, if it is there."""
-    files, at = located(spark, path)
-    files.delete(at, True)

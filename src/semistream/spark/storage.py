@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from semistream.errors import SemistreamError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["located", "moved"]
+__all__ = ["StorageError", "forget", "located", "moved", "put", "sweep"]
+
+_OLD = 7 * 86_400_000  # milliseconds; what is younger may be in use
+_ATTEMPTS = 10
+
+
+class StorageError(SemistreamError, OSError):
+    """A file system does not do what it is asked to."""
 
 
 def located(spark: SparkSession, path: str, *parts: str) -> tuple[Any, Any]:
@@ -26,3 +35,29 @@ def moved(spark: SparkSession, old: str, new: str) -> bool:
     _, to = located(spark, new)
     # Some file systems would put a folder into one that is there.
     return not files.exists(to) and bool(files.rename(at, to))
+
+
+def put(spark: SparkSession, draft: str, path: str) -> None:
+    """Put a whole folder into its place, also of one that is there; the last who does so counts."""
+    for _ in range(_ATTEMPTS):
+        if moved(spark, draft, path):
+            return
+        forget(spark, path)
+    msg = f"{draft} cannot be renamed {path}"
+    raise StorageError(msg)
+
+
+def forget(spark: SparkSession, path: str) -> None:
+    """Delete a file or folder, if it is there."""
+    files, at = located(spark, path)
+    files.delete(at, True)
+
+
+def sweep(spark: SparkSession, folder: str) -> None:
+    """Delete what is in a folder and so old that whoever made it was killed."""
+    files, at = located(spark, folder)
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
+    limit = jvm.System.currentTimeMillis() - _OLD
+    for found in files.listStatus(at) if files.exists(at) else ():
+        if found.getModificationTime() < limit:
+            files.delete(found.getPath(), True)
