@@ -16,7 +16,7 @@ from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
 from semistream.spark.live import for_workers
-from semistream.spark.pinned import batch_of_driver, settled
+from semistream.spark.pinned import attempt_of_driver, settled
 from semistream.spark.plan import Setting, choose_partition, choose_transfer
 from semistream.spark.probe import probe
 from semistream.spark.route import routed
@@ -180,15 +180,25 @@ def _copies(localize: bool | str) -> Copies | None:
     return Copies(None, parse_bytes(_COPIES if localize is True else localize, "localize"))
 
 
-_names: dict[str, itertools.count[int]] = {}
+_Numbers = dict[str, itertools.count[int]]
+_names: _Numbers = {}
+_names_in_batch: dict[str, tuple[tuple[str, ...], _Numbers]] = {}
 
 
 def _unique(name: str, spark: SparkSession) -> str:
     """Give a name that no other enrichment of this process has.
 
-    One that is made in a foreachBatch is the same in every batch, and keeps its name.
+    Those that are made in a foreachBatch are the same in every batch, and keep their names.
     """
-    if batch_of_driver(spark):
-        return name
-    number = next(_names.setdefault(name, itertools.count(1)))
+    attempt = attempt_of_driver(spark)
+    numbers = _numbers_in(attempt) if attempt else _names
+    number = next(numbers.setdefault(name, itertools.count(1)))
     return name if number == 1 else f"{name}_{number}"
+
+
+def _numbers_in(attempt: tuple[str, str, str]) -> _Numbers:
+    """Give how often names were given in an attempt at a micro-batch, the last of its query."""
+    query, *_ = attempt
+    if query not in _names_in_batch or _names_in_batch[query][0] != attempt:
+        _names_in_batch[query] = attempt, {}
+    return _names_in_batch[query][1]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from semistream.spark.job import Job
 
 __all__ = [
+    "attempt_of_driver",
     "batch_of_driver",
     "batch_of_task",
     "may_pin",
@@ -45,6 +46,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_RUN = "spark.jobGroup.id"  # that of a query is the id of its run
 _FORBIDDEN = {
     *(errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK),  # a file system without hard links or locks
@@ -161,6 +163,14 @@ def batch_of_driver(spark: SparkSession) -> tuple[str, str] | None:
         return None
     query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
     return (query, batch) if query and batch else None
+
+
+def attempt_of_driver(spark: SparkSession) -> tuple[str, str, str] | None:
+    """Give the query, the micro-batch, and the run of the query in which this is called."""
+    of, context = batch_of_driver(spark), context_of(spark)
+    if of is None or context is None:
+        return None
+    return (*of, context.getLocalProperty(_RUN) or "")
 
 
 @cache
