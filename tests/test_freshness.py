@@ -23,7 +23,8 @@ from parts.kills import Run
 from parts.updates import Updates, put
 from semistream.errors import MasterError
 from semistream.master import list_snapshots, pins
-from semistream.spark import pinned
+from semistream.master.format import MANIFEST
+from semistream.spark import localize, pinned
 from semistream.spark.job import Copies
 from semistream.spark.localize import local_copy
 
@@ -204,6 +205,48 @@ def test_a_copy_has_the_snapshot_of_the_batch(tmp_path):
     assert (copy.path / f"{before.files}.manifest").exists()
     with pytest.raises(MasterError, match="no snapshot 0000"):
         local_copy(source, copies, "0000")
+
+
+def fetched_anew(source, copies):
+    """Fetch a copy as a process does that has none in use; give its rows, and all copies."""
+    localize._asked.clear()
+    while localize._in_use:
+        os.close(localize._in_use.popitem()[1])
+    copy = ss.open_master(local_copy(source, copies))
+    return numbers(copy), {path.name for path in copy.path.parent.iterdir()}
+
+
+def numbers(master):
+    pages = (master.reader().load(page, 1)[0] for page in range(len(master.index.code)))
+    return [page["number"].to_pylist() for page in pages]
+
+
+def crash(*_, **__):
+    raise CrashError
+
+
+class CrashError(RuntimeError):
+    """As if a process was killed."""
+
+
+def test_a_copy_is_fetched_again_wherever_a_process_was_killed(tmp_path, monkeypatch):
+    master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
+    source, folder = master.path.as_uri(), tmp_path / "copies/masters"
+    wanted, names = fetched_anew(source, copies)
+    for kind in (MANIFEST, "*.pages"):
+        for path in folder.glob(f"*/{kind}"):
+            path.unlink()
+        (folder / ".draft-0000").mkdir()
+        assert fetched_anew(source, copies) == (wanted, names)
+    master.update()
+    size = sum(file.stat().st_size for file in folder.glob("*/*"))
+    full = Copies(copies.folder, size * 3 // 2)
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.rmtree", crash)
+        with pytest.raises(CrashError):
+            fetched_anew(source, full)
+    now = ss.open_master(master.path)
+    assert fetched_anew(source, full) == (numbers(now), {now.manifest.files})
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ENOTSUP, errno.ENOLCK])
