@@ -6,6 +6,7 @@ import errno
 import fcntl
 import logging
 import os
+import shutil
 import time
 from types import SimpleNamespace
 
@@ -242,7 +243,8 @@ def test_a_copy_is_fetched_again_wherever_a_process_was_killed(tmp_path, monkeyp
     size = sum(file.stat().st_size for file in folder.glob("*/*"))
     full = Copies(copies.folder, size * 3 // 2)
     with monkeypatch.context() as patched:
-        patched.setattr("shutil.rmtree", crash)
+        tools = SimpleNamespace(rmtree=crash, copyfileobj=shutil.copyfileobj)
+        patched.setattr(localize, "shutil", tools)
         with pytest.raises(CrashError):
             fetched_anew(source, full)
     now = ss.open_master(master.path)
