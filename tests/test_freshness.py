@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 import semistream as ss
 from parts import wait_for
@@ -266,6 +267,16 @@ def test_a_folder_where_no_pin_can_be_made_is_told_once(tmp_path, monkeypatch, c
             assert pinned.pinned(str(master.path), ("query", batch)) is None
     assert [m for m in caplog.messages if os.strerror(code) in m] == caplog.messages[:1]
     assert pinned.pinned("s3://bucket/master", ("query", "1")) is None
+
+
+def test_messages_do_not_show_the_secret_of_an_object_store(tmp_path, caplog):
+    uri = "s3://KEY:SECRET@bucket/master"
+    with caplog.at_level(logging.WARNING):
+        assert pinned.pinned(uri, ("query", "1")) is None
+    assert "s3://bucket/master: snapshots cannot be pinned there" in caplog.text
+    assert "SECRET" not in caplog.text
+    with pytest.raises(MasterError, match="^s3://bucket/master: there is no master table"):
+        localize._manifest(LocalFileSystem(), str(tmp_path), uri, "")
 
 
 def test_a_pin_whose_snapshot_is_gone_is_an_error_with_a_way_out(tmp_path):

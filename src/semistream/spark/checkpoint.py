@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlparse
 from uuid import uuid4
 
 from semistream.errors import SemistreamError
+from semistream.master.lake.place import hidden, without_secrets
 from semistream.spark.cluster import context_of
 from semistream.spark.storage import located, moved
 
@@ -58,28 +59,29 @@ def claim(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> str:
     if before is not None:
         return str(before["id"])
     note = {"format": 1, "id": str(uuid4()), "name": pipeline.name, **_facts(pipeline, flow)}
-    _folder(pipeline.checkpoint, spark).write(json.dumps(note, indent=2))
+    _folder(pipeline.checkpoint, spark).write(json.dumps(hidden(note), indent=2))
     return str(note["id"])
 
 
 def verify(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> Mapping[str, Any] | None:
     """Check that the checkpoint is this pipeline's; give its note, or None if it is new."""
-    folder = _folder(pipeline.checkpoint, spark)
+    folder, where = _folder(pipeline.checkpoint, spark), without_secrets(pipeline.checkpoint)
     text = folder.read()
     if text is None:
         if folder.is_used():
             msg = (
-                f"the checkpoint {pipeline.checkpoint} was begun by another program than "
+                f"the checkpoint {where} was begun by another program than "
                 "semistream run; choose another folder, as checkpoint: …"
             )
             raise CheckpointError(msg)
         return None
     before: Mapping[str, Any] = json.loads(text)
-    changes = list(_changes(before, json.loads(json.dumps(_facts(pipeline, flow)))))
+    now = json.loads(json.dumps(_facts(pipeline, flow)))
+    changes = list(_changes(hidden(before), hidden(now)))
     if changes:
         whose = f" of pipeline {before['name']!r}" if before["name"] != pipeline.name else ""
         msg = (
-            f"the checkpoint {pipeline.checkpoint}{whose} can't be gone on with: "
+            f"the checkpoint {where}{whose} can't be gone on with: "
             f"{'; '.join(changes)}. Bring back what has changed, or start anew with another "
             "checkpoint and another place in the sink."
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.errors import OptionError, SchemaError
 from semistream.master import Master
+from semistream.master.lake.place import without_secrets
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
@@ -123,7 +124,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         path, read = master.path, master.read
     else:
         path, read = master, wish.read
-    called = wish.name or PurePath(path).name or "master"
+    called = wish.name or PurePath(without_secrets(os.fspath(path))).name or "master"
     return Job(
         name=called if wish.alone else _unique(called, df.sparkSession),
         called=called,

@@ -21,6 +21,7 @@ from semistream.errors import (
 )
 from semistream.host.folder import own_folder
 from semistream.master.format import MANIFEST, Manifest
+from semistream.master.lake.place import located, without_secrets
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ def _remove_drafts(folder: Path) -> None:
 def _file_system(source: str) -> tuple[fs.FileSystem, str]:
     if "://" not in source:
         return fs.LocalFileSystem(), str(Path(source).resolve())
-    system, path = fs.FileSystem.from_uri(source)
-    return system, path
+    return located(source)
 
 
 def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Manifest:
@@ -101,9 +101,9 @@ def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Mani
                 if manifest.files.startswith(files):
                     return manifest
     if files:
-        msg = f"{source}: the master has no snapshot {files} (any more)."
+        msg = f"{without_secrets(source)}: the master has no snapshot {files} (any more)."
         raise SnapshotNotFoundError(msg)
-    msg = f"{source}: there is no master table (no {MANIFEST}); see build_master"
+    msg = f"{without_secrets(source)}: there is no master table (no {MANIFEST}); see build_master"
     raise MasterNotFoundError(msg)
 
 
@@ -151,8 +151,8 @@ def _make_room(folder: Path, size: int, limit: int, source: str) -> None:
     if sum(held.values()) + size > limit:
         needed = format_bytes(sum(held.values()) + size + (1 << 30))
         msg = (
-            f"a local copy of {source} needs {format_bytes(size)}, copies in use have "
-            f"{format_bytes(sum(held.values()))}, the limit is {format_bytes(limit)}; give "
+            f"a local copy of {without_secrets(source)} needs {format_bytes(size)}, copies in use "
+            f"have {format_bytes(sum(held.values()))}, the limit is {format_bytes(limit)}; give "
             f"localize='{needed}' or more"
         )
         raise BudgetError(msg)

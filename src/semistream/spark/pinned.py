@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlparse
 from pyspark import TaskContext
 
 from semistream.master import pins
+from semistream.master.lake.place import without_secrets
 from semistream.spark.cluster import context_of
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def warn_unpinned(path: str, why: str) -> None:
         "%s: snapshots cannot be pinned there (%s). While this master is built anew, tasks of one "
         "micro-batch may read different snapshots, and a repeated one reads the newest; let "
         "executors write to its folder .pins, or build it anew only while no query runs.",
-        path,
+        without_secrets(path),
         why,
     )
 

@@ -112,7 +112,7 @@ def answer_keys(
     """Give for each row a struct of the master's columns, or whether there is a match."""
     _check_unique(job)
     with _running(job, channel) as (join, note):
-        answers = Answers(join, job.stream, job.room_for_answers // 2, job.path)
+        answers = Answers(join, job.stream, job.room_for_answers // 2, job.shown)
         refusal = Refusal(job)
         for asked in batches:
             keys = refusal.asked(asked)
@@ -134,7 +134,7 @@ def _check_unique(job: Job) -> None:
             "transfer='rows' or 'auto'"
         )
         msg = (
-            f"{job.path}: since the query {job.name!r} was started the master has come to have up "
+            f"{job.shown}: since the query {job.name!r} was started the master has come to have up "
             f"to {most:,} rows a key, and {why}"
         )
         raise MasterError(msg)
