@@ -26,8 +26,8 @@ from parts.updates import Updates, put
 from semistream.errors import MasterError
 from semistream.master import list_snapshots, pins
 from semistream.master.format import MANIFEST
-from semistream.spark import localize, pinned
-from semistream.spark.job import Copies
+from semistream.spark import localize, pinned, watch
+from semistream.spark.job import Copies, Job
 from semistream.spark.localize import local_copy
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -277,6 +277,27 @@ def test_messages_do_not_show_the_secret_of_an_object_store(tmp_path, caplog):
     assert "SECRET" not in caplog.text
     with pytest.raises(MasterError, match="^s3://bucket/master: there is no master table"):
         localize._manifest(LocalFileSystem(), str(tmp_path), uri, "")
+
+
+def test_a_stream_that_has_nothing_to_do_keeps_the_snapshot_that_was_chosen_for_it(
+    tmp_path, monkeypatch
+):
+    master = Updates(tmp_path / "master")
+    chosen = ss.open_master(master.path).manifest.files
+    wish = {"read": "mapped", "how": "inner", "prefix": "", "memory": 1 << 20, "tasks": 1}
+    job = Job(
+        "stream", str(master.path), stream=pa.schema([]), algorithm="adaptive", options={},
+        copies=None, files=chosen, **wish,
+    )  # fmt: skip
+    held = pinned.settled(None, job, streaming=True)
+    [pin] = pins.all_pins(master.path)
+    monkeypatch.setattr(pinned, "_AGAIN", 0)
+    for _ in range(3):
+        os.utime(pin.path, (time.time() - 2 * 86_400,) * 2)
+        watch._Listener(None).onQueryIdle(None)
+        master.update()
+    assert pinned.snapshot_of(held) == chosen
+    assert chosen in {each.manifest.files for each in list_snapshots(master.path)}
 
 
 def test_a_pin_whose_snapshot_is_gone_is_an_error_with_a_way_out(tmp_path):

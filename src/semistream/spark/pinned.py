@@ -2,7 +2,8 @@
 
 A streaming DataFrame is pinned by its tasks, batch by batch. Any other is settled by the driver
 before it runs: on the pin of the micro-batch in which it was made (``foreachBatch``), or else on
-the current snapshot, which is held for a day from its last use or until the driver ends.
+the current snapshot, which is held for a day from its last use or until the driver ends. So is a
+snapshot that was chosen for a stream, by the driver too while the stream has nothing to do.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import atexit
 import errno
 import logging
 import os
+import time
 import uuid
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from pyspark import TaskContext
 
+from semistream.errors import SemistreamError
 from semistream.master import pins
 from semistream.master.lake.place import without_secrets
 from semistream.spark.cluster import context_of
@@ -38,6 +42,7 @@ __all__ = [
     "batch_of_task",
     "may_pin",
     "pinned",
+    "renew_holds",
     "settled",
     "snapshot_of",
     "task_property",
@@ -52,6 +57,8 @@ _FORBIDDEN = {
     *(errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK),  # a file system without hard links or locks
 }
+_AGAIN = 3600.0  # seconds; what is held is held for a day
+_renewed: dict[tuple[str, str], float] = {}
 _last: dict[str, tuple[tuple[str, str], Pin]] = {}
 
 
@@ -113,7 +120,19 @@ def settled(spark: SparkSession, job: Job, streaming: bool) -> Job:
     if held is None:
         return job
     _release_at_end(job.path)
+    if streaming:
+        _renewed[job.path, held.files] = time.monotonic()
     return replace(job, files=held.files, holder=_holder())
+
+
+def renew_holds() -> None:
+    """Hold again what streams of this driver read: while nothing comes, no task of theirs does."""
+    now = time.monotonic()
+    for (path, files), before in list(_renewed.items()):
+        if now - before >= _AGAIN:
+            with suppress(SemistreamError, OSError):  # the master may be gone
+                _allowed(path, partial(pins.hold, holder=_holder(), files=files))
+            _renewed[path, files] = now
 
 
 def _folder_of(path: str) -> Path | None:

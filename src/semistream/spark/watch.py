@@ -12,6 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from semistream.errors import SemistreamError
 from semistream.metrics import Metrics
 from semistream.spark.cluster import context_of
+from semistream.spark.pinned import renew_holds
 from semistream.spark.reports import Reports
 from semistream.spark.settle import COUNTED, WAITED
 from semistream.units import format_bytes
@@ -188,8 +189,8 @@ class _Listener(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         pass
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        pass
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: ARG002, N802
+        renew_holds()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         pass
