@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from semistream.spark.reports import Report
     from semistream.spark.worker import Channel
 
-__all__ = ["BatchMetrics", "add_reader", "reports_of", "tell_waited"]
+__all__ = ["BatchMetrics", "add_reader", "remove_reader", "reports_of", "tell_waited"]
 
 log = logging.getLogger(__name__)
 
@@ -151,6 +151,13 @@ def add_reader(
         listener.readers.append(each)
     if prometheus is not None:
         listener.readers.append(_prometheus(prometheus))
+
+
+def remove_reader(spark: SparkSession, each: Callable[[BatchMetrics], None]) -> None:
+    """Give the function no more metrics."""
+    if listener := _LISTENERS.get(spark):
+        # Another list: Spark may be telling of progress just now.
+        listener.readers = [reader for reader in listener.readers if reader is not each]
 
 
 class _Listener(StreamingQueryListener):
