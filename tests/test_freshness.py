@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,7 +27,7 @@ from parts.updates import Updates, put
 from semistream.errors import MasterError
 from semistream.master import list_snapshots, pins
 from semistream.master.format import MANIFEST
-from semistream.spark import localize, pinned, watch
+from semistream.spark import localize, pinned, watch, worker
 from semistream.spark.job import Copies, Job
 from semistream.spark.localize import local_copy
 
@@ -284,12 +285,7 @@ def test_a_stream_that_has_nothing_to_do_keeps_the_snapshot_that_was_chosen_for_
 ):
     master = Updates(tmp_path / "master")
     chosen = ss.open_master(master.path).manifest.files
-    wish = {"read": "mapped", "how": "inner", "prefix": "", "memory": 1 << 20, "tasks": 1}
-    job = Job(
-        "stream", str(master.path), stream=pa.schema([]), algorithm="adaptive", options={},
-        copies=None, files=chosen, **wish,
-    )  # fmt: skip
-    held = pinned.settled(None, job, streaming=True)
+    held = pinned.settled(None, job_on(master.path, chosen), streaming=True)
     [pin] = pins.all_pins(master.path)
     monkeypatch.setattr(pinned, "_AGAIN", 0)
     for _ in range(3):
@@ -298,6 +294,25 @@ def test_a_stream_that_has_nothing_to_do_keeps_the_snapshot_that_was_chosen_for_
         master.update()
     assert pinned.snapshot_of(held) == chosen
     assert chosen in {each.manifest.files for each in list_snapshots(master.path)}
+
+
+def job_on(path, files):
+    wish = {"how": "inner", "prefix": "", "memory": 1 << 20, "tasks": 1, "algorithm": "adaptive"}
+    more = {"options": {}, "copies": None, "files": files}
+    return Job("stream", str(path), "mapped", pa.schema([]), **wish, **more)
+
+
+def test_a_master_is_opened_though_other_threads_push_it_out_meanwhile(tmp_path, monkeypatch):
+    master = Updates(tmp_path / "master")
+    job = replace(job_on(master.path, *master.states), shape="shape")
+
+    def others(*_):
+        worker._OPENED[job.path, job.read].clear()
+        return "shape"
+
+    monkeypatch.setattr(worker, "shape_of", others)
+    for _ in range(2):
+        assert worker.opened(job).manifest.files == job.files
 
 
 def test_a_pin_whose_snapshot_is_gone_is_an_error_with_a_way_out(tmp_path):

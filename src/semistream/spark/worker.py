@@ -56,17 +56,18 @@ def opened(job: Job) -> Master:
     path = local_copy(job.path, job.copies, files) if job.copies else job.path
     known = _OPENED.setdefault((job.path, job.read), {})
     stamp = files or _stamp(path)
-    if stamp not in known:
-        while len(known) >= _OPEN:
-            known.pop(next(iter(known)))
-        known[stamp] = _open(job, path, files)
-    if job.shape and shape_of(known[stamp], job.select) != job.shape:
+    master = known.get(stamp)
+    if master is None:
+        for old in list(known)[: 1 - _OPEN]:
+            known.pop(old, None)  # perhaps another thread has done so
+        master = known[stamp] = _open(job, path, files)
+    if job.shape and shape_of(master, job.select) != job.shape:
         msg = (
             f"{path}: this master was rebuilt with other columns or another key while the query "
             f"{job.name!r} ran; end the query, and start it anew on the new master"
         )
         raise MasterError(msg)
-    return known[stamp]
+    return master
 
 
 def _open(job: Job, path: str, files: str) -> Master:
