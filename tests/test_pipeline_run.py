@@ -239,23 +239,12 @@ def test_an_error_while_it_runs(tmp_path, spark, data):
         running.follow(start(ready, spark, once=True), lambda _: None, running.Ending())
 
 
-class Told:
-    """A query that has ended one batch, and runs on."""
-
-    isActive = True  # noqa: N815 - Spark's name
+def test_a_query_is_stopped_if_what_takes_its_reports_fails():
     told = {"batchId": 0, "id": "q", "durationMs": {"addBatch": 1}, "numInputRows": 0}
     told |= {"timestamp": "now", "sources": [{}]}
-    recentProgress = (SimpleNamespace(json=json.dumps(told)),)  # noqa: N815
-
-    def awaitTermination(self, seconds):  # noqa: N802
-        return False
-
-    def stop(self):
-        self.isActive = False
-
-
-def test_a_query_is_stopped_if_what_takes_its_reports_fails():
-    query = Told()
+    query = SimpleNamespace(isActive=True, awaitTermination=lambda _: False)
+    query.recentProgress = [SimpleNamespace(json=json.dumps(told))]
+    query.stop = lambda: vars(query).update(isActive=False)
     with pytest.raises(ZeroDivisionError):
         running.follow(query, lambda _: 1 / 0, running.Ending())
     assert not query.isActive
