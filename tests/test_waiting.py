@@ -268,7 +268,8 @@ def test_the_table_takes_columns_that_the_stream_comes_to_have_and_tells_another
     rows = spark.range(2).selectExpr("id AS sale", f"timestamp_millis(id) AS {CAME}")
     opened("sale long").add(rows, Once("query", 0))
     kinds = "sale long, `a-price` double, parts struct<`a-part`: long>"
-    more = rows.selectExpr("sale + 2 AS sale", "1.5D `a-price`", "CAST(null AS struct<`a-part`: long>) parts", CAME)
+    none = "CAST(null AS struct<`a-part`: long>) AS parts"
+    more = rows.selectExpr("sale + 2 AS sale", "1.5D AS `a-price`", none, CAME)
     opened(kinds).add(more, Once("query", 1))
     got = opened(kinds).read(spark).drop(CAME)
     assert sorted(map(tuple, got.collect())) == [
