@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from semistream.missing import Missing
     from semistream.spec import On
 
+    Numbers = dict[str, itertools.count[int]]
+
 __all__ = ["Wish", "enriched"]
 
 log = logging.getLogger(__name__)
@@ -181,9 +183,8 @@ def _copies(localize: bool | str) -> Copies | None:
     return Copies(None, parse_bytes(_COPIES if localize is True else localize, "localize"))
 
 
-_Numbers = dict[str, itertools.count[int]]
-_names: _Numbers = {}
-_names_in_batch: dict[str, tuple[tuple[str, ...], _Numbers]] = {}
+_names: Numbers = {}
+_names_in_batch: dict[str, tuple[tuple[str, ...], Numbers]] = {}
 
 
 def _unique(name: str, spark: SparkSession) -> str:
@@ -197,7 +198,7 @@ def _unique(name: str, spark: SparkSession) -> str:
     return name if number == 1 else f"{name}_{number}"
 
 
-def _numbers_in(attempt: tuple[str, str, str]) -> _Numbers:
+def _numbers_in(attempt: tuple[str, str, str]) -> Numbers:
     """Give how often names were given in an attempt at a micro-batch, the last of its query."""
     query, *_ = attempt
     if query not in _names_in_batch or _names_in_batch[query][0] != attempt:

@@ -30,19 +30,22 @@ def located(spark: SparkSession, path: str, *parts: str) -> tuple[Any, Any]:
 
 
 def moved(spark: SparkSession, old: str, new: str) -> bool:
-    """Give a file or folder another name, unless something has it; tell whether it has it now."""
+    """Give a file or folder another name, if nothing has it; tell whether it has it now."""
     files, at = located(spark, old)
     _, to = located(spark, new)
     # Some file systems would put a folder into one that is there.
-    return not files.exists(to) and bool(files.rename(at, to))
+    return bool(files.exists(at) and not files.exists(to) and files.rename(at, to))
 
 
 def put(spark: SparkSession, draft: str, path: str) -> None:
     """Put a whole folder into its place, also of one that is there; the last who does so counts."""
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         if moved(spark, draft, path):
             return
-        forget(spark, path)
+        # In its place another's may be by the time that all its files are deleted.
+        aside = f"{draft}-{attempt}"
+        moved(spark, path, aside)
+        forget(spark, aside)
     msg = f"{draft} cannot be renamed {path}"
     raise StorageError(msg)
 
