@@ -276,7 +276,7 @@ def test_messages_do_not_show_the_secret_of_an_object_store(tmp_path, caplog):
         assert pinned.pinned(uri, ("query", "1")) is None
     assert "s3://bucket/master: snapshots cannot be pinned there" in caplog.text
     assert "SECRET" not in caplog.text
-    with pytest.raises(MasterError, match="^s3://bucket/master: there is no master table"):
+    with pytest.raises(MasterError, match=r"^s3://bucket/master: there is no master table"):
         localize._manifest(LocalFileSystem(), str(tmp_path), uri, "")
 
 

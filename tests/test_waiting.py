@@ -277,7 +277,7 @@ def test_the_table_takes_columns_that_the_stream_comes_to_have_and_tells_another
         *((sale, 1.5, None) for sale in range(2, 4)),
     ]
     assert opened("sale long").read(spark).columns == ["sale", CAME]
-    with pytest.raises(OptionError, match="column 'sale' of the stream is string, .* is bigint"):
+    with pytest.raises(OptionError, match=r"column 'sale' of the stream is string, .* is bigint"):
         opened("sale string")
 
 
