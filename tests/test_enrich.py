@@ -15,6 +15,7 @@ import pytest
 
 import semistream as ss
 from semistream.errors import BudgetError, MasterError, OptionError, SchemaError
+from semistream.spark import enrichment
 from semistream.spark.route import partitions_of
 from semistream.testing.data import text
 from semistream.workloads import Zipf
@@ -162,6 +163,17 @@ def test_two_enrichments_in_a_row(spark, master, several, files, tmp_path):
     c.register("n", products(duplicates=3))
     assert rows_of(out) == sorted(c.sql(sql).fetchall(), key=repr)
     assert out.columns == ["sale", "product_id", "surrogate", "m_units"]
+
+
+def test_two_enrichments_of_a_micro_batch_have_names_that_differ_and_stay(
+    spark, master, files, monkeypatch
+):
+    for attempt in (("query", "0", "run"), ("query", "1", "run"), ("query", "1", "next run")):
+        monkeypatch.setattr(enrichment, "attempt_of_driver", lambda _, now=attempt: now)
+        assert [enrichment._unique(name, spark) for name in "aba"] == ["a", "b", "a_2"]
+    wish = {"on": "product_id", "memory": "4MB", "check": False}
+    some = ss.enrich(spark.read.parquet(files), master, how="semi", **wish)
+    assert rows_of(ss.enrich(some, master, **wish)) == reference(sales(), products(), "inner")
 
 
 def test_composite_keys_of_many_types(spark, folder):

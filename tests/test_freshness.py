@@ -6,13 +6,16 @@ import errno
 import fcntl
 import logging
 import os
+import shutil
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 import semistream as ss
 from parts import wait_for
@@ -23,8 +26,9 @@ from parts.kills import Run
 from parts.updates import Updates, put
 from semistream.errors import MasterError
 from semistream.master import list_snapshots, pins
-from semistream.spark import pinned
-from semistream.spark.job import Copies
+from semistream.master.format import MANIFEST
+from semistream.spark import localize, pinned, watch, worker
+from semistream.spark.job import Copies, Job
 from semistream.spark.localize import local_copy
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -206,6 +210,49 @@ def test_a_copy_has_the_snapshot_of_the_batch(tmp_path):
         local_copy(source, copies, "0000")
 
 
+def fetched_anew(source, copies):
+    """Fetch a copy as a process does that has none in use; give its rows, and all copies."""
+    localize._asked.clear()
+    while localize._in_use:
+        os.close(localize._in_use.popitem()[1])
+    copy = ss.open_master(local_copy(source, copies))
+    return numbers(copy), {path.name for path in copy.path.parent.iterdir()}
+
+
+def numbers(master):
+    pages = (master.reader().load(page, 1)[0] for page in range(len(master.index.code)))
+    return [page["number"].to_pylist() for page in pages]
+
+
+def crash(*_, **__):
+    raise CrashError
+
+
+class CrashError(RuntimeError):
+    """As if a process was killed."""
+
+
+def test_a_copy_is_fetched_again_wherever_a_process_was_killed(tmp_path, monkeypatch):
+    master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
+    source, folder = master.path.as_uri(), tmp_path / "copies/masters"
+    wanted, names = fetched_anew(source, copies)
+    for kind in (MANIFEST, "*.pages"):
+        for path in folder.glob(f"*/{kind}"):
+            path.unlink()
+        (folder / ".draft-0000").mkdir()
+        assert fetched_anew(source, copies) == (wanted, names)
+    master.update()
+    size = sum(file.stat().st_size for file in folder.glob("*/*"))
+    full = Copies(copies.folder, size * 3 // 2)
+    with monkeypatch.context() as patched:
+        tools = SimpleNamespace(rmtree=crash, copyfileobj=shutil.copyfileobj)
+        patched.setattr(localize, "shutil", tools)
+        with pytest.raises(CrashError):
+            fetched_anew(source, full)
+    now = ss.open_master(master.path)
+    assert fetched_anew(source, full) == (numbers(now), {now.manifest.files})
+
+
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ENOTSUP, errno.ENOLCK])
 def test_a_folder_where_no_pin_can_be_made_is_told_once(tmp_path, monkeypatch, caplog, code):
     master = Updates(tmp_path / "master")
@@ -221,6 +268,51 @@ def test_a_folder_where_no_pin_can_be_made_is_told_once(tmp_path, monkeypatch, c
             assert pinned.pinned(str(master.path), ("query", batch)) is None
     assert [m for m in caplog.messages if os.strerror(code) in m] == caplog.messages[:1]
     assert pinned.pinned("s3://bucket/master", ("query", "1")) is None
+
+
+def test_messages_do_not_show_the_secret_of_an_object_store(tmp_path, caplog):
+    uri = "s3://KEY:SECRET@bucket/master"
+    with caplog.at_level(logging.WARNING):
+        assert pinned.pinned(uri, ("query", "1")) is None
+    assert "s3://bucket/master: snapshots cannot be pinned there" in caplog.text
+    assert "SECRET" not in caplog.text
+    with pytest.raises(MasterError, match=r"^s3://bucket/master: there is no master table"):
+        localize._manifest(LocalFileSystem(), str(tmp_path), uri, "")
+
+
+def test_a_stream_that_has_nothing_to_do_keeps_the_snapshot_that_was_chosen_for_it(
+    tmp_path, monkeypatch
+):
+    master = Updates(tmp_path / "master")
+    chosen = ss.open_master(master.path).manifest.files
+    held = pinned.settled(None, job_on(master.path, chosen), streaming=True)
+    [pin] = pins.all_pins(master.path)
+    monkeypatch.setattr(pinned, "_AGAIN", 0)
+    for _ in range(3):
+        os.utime(pin.path, (time.time() - 2 * 86_400,) * 2)
+        watch._Listener(None).onQueryIdle(None)
+        master.update()
+    assert pinned.snapshot_of(held) == chosen
+    assert chosen in {each.manifest.files for each in list_snapshots(master.path)}
+
+
+def job_on(path, files):
+    wish = {"how": "inner", "prefix": "", "memory": 1 << 20, "tasks": 1, "algorithm": "adaptive"}
+    more = {"options": {}, "copies": None, "files": files}
+    return Job("stream", str(path), "mapped", pa.schema([]), **wish, **more)
+
+
+def test_a_master_is_opened_though_other_threads_push_it_out_meanwhile(tmp_path, monkeypatch):
+    master = Updates(tmp_path / "master")
+    job = replace(job_on(master.path, *master.states), shape="shape")
+
+    def others(*_):
+        worker._OPENED[job.path, job.read].clear()
+        return "shape"
+
+    monkeypatch.setattr(worker, "shape_of", others)
+    for _ in range(2):
+        assert worker.opened(job).manifest.files == job.files
 
 
 def test_a_pin_whose_snapshot_is_gone_is_an_error_with_a_way_out(tmp_path):

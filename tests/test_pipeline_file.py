@@ -1,5 +1,6 @@
 """Pipeline files: what is read, and that every mistake is told at once with its line."""
 
+import json
 import re
 from operator import attrgetter
 from pathlib import Path
@@ -125,6 +126,7 @@ SINKS = {
     "kind: postgresql, table: t, url: mysql://h/d": "url must be as postgresql:",
     "kind: postgresql, table: t, url: 'postgresql://u:secret@h/d'": "sink.url holds a password",
     "kind: postgresql, table: t, url: 'postgresql://h/d?password=secret'": "holds a password",
+    "kind: postgresql, table: t, url: 'jdbc:postgresql://h/d?sslpassword=x'": "holds a password",
 }
 
 
@@ -139,6 +141,17 @@ def test_a_mistake_in_the_sink(file, sink):
     [found] = mistakes(file(f"source: {{kind: rate}}\nsink: {{{sink}}}\n"))
     assert says(found, SINKS[sink])
     assert "secret" not in found
+
+
+def test_the_secret_of_an_object_store_is_refused_or_not_shown(file, products):
+    uri = "s3a://KEY:SECRET@bucket/sales"
+    [found] = mistakes(file(WHOLE.replace("master: products", f"master: {uri}")))
+    assert says(found, "4:13: enrich[0].master holds a secret, which plans and messages would show")
+    pipeline = read_pipeline(file(WHOLE.replace("warehouse/sales", uri)))
+    flow = check(pipeline, SALES, Surroundings(tasks=2))
+    for told in (as_text(pipeline, flow), json.dumps(as_dict(pipeline, flow))):
+        assert "s3a://bucket/sales.checkpoint" in told
+        assert "SECRET" not in told
 
 
 def test_every_mistake_is_told_at_once(file):

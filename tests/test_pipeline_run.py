@@ -5,20 +5,25 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
+from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
 from typer.testing import CliRunner
 
 import semistream as ss
+import semistream.metrics
 from semistream.commands import app
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.sales import Sales
-from semistream.spark import running
+from semistream.spark import checkpoint, running, watch
 from semistream.spark.checkpoint import CheckpointError
 from semistream.spark.pipeline import prepare, start
+from semistream.spark.progress import Metrics
 from semistream.workloads import Stream, Zipf, master_table
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -192,6 +197,32 @@ def test_a_checkpoint_of_another_program(tmp_path, spark):
         start(read_pipeline(path), spark)
 
 
+@pytest.fixture
+def mounted(tmp_path, spark):
+    """Have paths without a scheme lie in another file system than this machine's, as in HDFS."""
+    folder, settings = tmp_path / "mounted", spark._jsc.hadoopConfiguration()
+    folder.mkdir()
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.viewfs.mounttable.cluster.link./data", folder.as_uri())
+    settings.set("fs.defaultFS", "viewfs://cluster")
+    yield folder
+    settings.set("fs.defaultFS", before)
+
+
+def test_the_note_of_a_checkpoint_is_where_spark_has_its_offsets(spark, mounted):
+    folder = checkpoint._folder("/data/sales", spark)
+    assert (folder.read(), folder.is_used()) == (None, False)
+    folder.write("whole")
+    assert (mounted / "sales" / checkpoint.NOTE).read_text() == "whole"
+    with pytest.raises(CheckpointError, match="another run has begun with this checkpoint"):
+        folder.write("another")
+    (mounted / "sales" / "metadata").touch()
+    assert (folder.read(), folder.is_used()) == ("whole", True)
+    here = checkpoint._folder((mounted / "sales").as_uri(), spark)
+    assert isinstance(here, checkpoint._Local)
+    assert here.read() == "whole"
+
+
 def test_an_error_while_it_runs(tmp_path, spark, data):
     ss.build_master(pq.read_table(data / "products.parquet"), tmp_path / "gone", key="key")
     path = pipeline(
@@ -206,6 +237,43 @@ def test_an_error_while_it_runs(tmp_path, spark, data):
             file.unlink()
     with pytest.raises(running.QueryFailedError, match="gone"):
         running.follow(start(ready, spark, once=True), lambda _: None, running.Ending())
+
+
+def test_a_query_is_stopped_if_what_takes_its_reports_fails():
+    told = {"batchId": 0, "id": "q", "durationMs": {"addBatch": 1}, "numInputRows": 0}
+    told |= {"timestamp": "now", "sources": [{}]}
+    query = SimpleNamespace(isActive=True, awaitTermination=lambda _: False)
+    query.recentProgress = [SimpleNamespace(json=json.dumps(told))]
+    query.stop = lambda: vars(query).update(isActive=False)
+    with pytest.raises(ZeroDivisionError):
+        running.follow(query, lambda _: 1 / 0, running.Ending())
+    assert not query.isActive
+
+
+def test_a_run_takes_the_metrics_of_its_own_query_and_none_when_it_has_ended(spark):
+    metrics, tell = Metrics(spark, 1), watch._LISTENERS[spark]
+    counters = asdict(semistream.metrics.Metrics(rows_in=5))
+    for query, batch in (("other", 7), ("mine", 0), ("mine", 1)):
+        for reader in tell.readers[1:]:
+            reader(watch.BatchMetrics(query, batch, "products", 1.0, counters, {}, 0))
+    assert metrics.of("mine", 1)["products"]["rows"] == 5
+    assert [(m.query, m.batch) for m in metrics._taken] == [("mine", 1)]
+    assert metrics._reader in tell.readers
+    metrics.close()
+    assert metrics._reader not in tell.readers
+
+
+@pytest.mark.parametrize(("command", "code"), [("run", 3), ("check", 1), ("replay", 1)])
+def test_what_spark_complains_of_is_told_in_a_line(tmp_path, spark, monkeypatch, command, code):
+    def fail(*_, **__):
+        raise AnalysisException("the table is gone\n\tat org.apache.spark")
+
+    for name in ("running.prepare", "pipeline.prepare", "replay.replay"):
+        monkeypatch.setattr(f"semistream.spark.{name}", fail)
+    path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
+    done = CliRunner().invoke(app, [command, str(path)])
+    assert done.exit_code == code
+    assert done.stderr.splitlines()[0] == "error: the table is gone"
 
 
 def test_check_prints_the_plan_as_json(tmp_path, spark, data):

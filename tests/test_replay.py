@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -16,6 +19,7 @@ import semistream as ss
 from semistream.commands import app
 from semistream.missing import QUARANTINED
 from semistream.pipeline import read_pipeline
+from semistream.pipeline.ends import ParquetSink
 from semistream.spark import batches
 from semistream.spark import replay as replaying
 from semistream.spark.pipeline import enriched
@@ -133,10 +137,29 @@ def test_a_row_is_found_or_missing_though_a_join_computed_again_says_otherwise(
 
     monkeypatch.setattr(replaying, "enriched", restless)
     monkeypatch.setattr(DataFrame, "persist", lambda frame: frame)  # as if executors were lost
+    beside, views = folder / "out.quarantine.replay.found", spark.catalog.listTables()
+    for other, age in (("at work", 0), ("killed", 8 * 86_400)):
+        (beside / other).mkdir(parents=True)
+        os.utime(beside / other, (time.time() - age,) * 2)
     done = replay(quarantine, spark, any_query=True)
     assert done.tried == 60 == done.matched + done.left["absent"]
     assert len(table(folder / "out", "sale")) == done.matched
     assert len(table(folder / "out.quarantine", "sale")) == done.left["absent"]
+    assert [path.name for path in beside.iterdir()] == ["at work"]
+    assert spark.catalog.listTables() == views
+
+
+def test_a_batch_that_two_write_at_once_is_in_parquet_once(spark, tmp_path):
+    sink = ParquetSink(path=f"{tmp_path}/out", partition_by=("third",))
+    rows = spark.range(90).selectExpr("id", "id % 3 AS third")
+    batches.write_batch(sink, rows.limit(5), "query", 7)  # as a version before has left it
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: batches.write_batch(sink, rows, "query", 7), range(4)))
+    batches.write_batch(sink, rows, "query", 8)
+    got = spark.read.parquet(sink.path)
+    assert sorted(row.id for row in got.collect()) == sorted([*range(90)] * 2)
+    assert len(list((tmp_path / "out").glob(f"{batches.BATCH_FOLDER}=*"))) == 2
+    assert list((tmp_path / "out" / ".semistream").iterdir()) == []
 
 
 def test_the_command_says_what_became_of_rows_and_parquet_has_a_folder_a_batch(

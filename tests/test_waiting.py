@@ -20,6 +20,7 @@ from parts import wait_for
 from parts.connectors import require
 from parts.databases import DATABASE, PASSWORD, USER
 from semistream.enrich import enrich, watch
+from semistream.errors import OptionError
 from semistream.master import build_master
 from semistream.master.pins import pin
 from semistream.pipeline import PipelineError, read_pipeline
@@ -27,10 +28,11 @@ from semistream.pipeline.check import check
 from semistream.spark import batchwise, running, waiting_table
 from semistream.spark.batches import write_delta
 from semistream.spark.clock import batch_millis
+from semistream.spark.delta import Once
 from semistream.spark.heartbeat import beating
 from semistream.spark.pipeline import start
 from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
-from semistream.spark.waiting_table import WaitingTable
+from semistream.spark.waiting_table import CAME, WaitingTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -251,6 +253,32 @@ def test_what_was_written_down_counts_though_snapshots_can_be_pinned_meanwhile(c
     case.run()
     assert len(case.content("waiting")) == 0
     assert same(case.content("facts"), case.expected(10))
+
+
+def test_the_table_takes_columns_that_the_stream_comes_to_have_and_tells_another_type(
+    case: Case,
+) -> None:
+    spark, path = case.spark, str(case.folder / "waiting")
+
+    def opened(columns: str) -> WaitingTable:
+        table = WaitingTable(path, spark.createDataFrame([], columns).schema, "owner")
+        table.open(spark)
+        return table
+
+    rows = spark.range(2).selectExpr("id AS sale", f"timestamp_millis(id) AS {CAME}")
+    opened("sale long").add(rows, Once("query", 0))
+    kinds = "sale long, `a-price` double, parts struct<`a-part`: long>"
+    none = "CAST(null AS struct<`a-part`: long>) AS parts"
+    more = rows.selectExpr("sale + 2 AS sale", "1.5D AS `a-price`", none, CAME)
+    opened(kinds).add(more, Once("query", 1))
+    got = opened(kinds).read(spark).drop(CAME)
+    assert sorted(map(tuple, got.collect())) == [
+        *((sale, None, None) for sale in range(2)),
+        *((sale, 1.5, None) for sale in range(2, 4)),
+    ]
+    assert opened("sale long").read(spark).columns == ["sale", CAME]
+    with pytest.raises(OptionError, match=r"column 'sale' of the stream is string, .* is bigint"):
+        opened("sale string")
 
 
 @pytest.mark.parametrize("then", ["quarantine", pytest.param("null", marks=pytest.mark.long)])

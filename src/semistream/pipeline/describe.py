@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from semistream.master.lake.place import hidden, without_secrets
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -21,7 +23,7 @@ _HIDDEN = {"password", "user", "options", "schema"}
 
 def as_dict(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
     """Give the plan of a pipeline as plain values; secrets and options are left out."""
-    return {
+    told = {
         "name": pipeline.name,
         "source": {**_settings(pipeline.source), "columns": _types(flow.stream)},
         "enrich": [_step(step) for step in flow.steps],
@@ -32,6 +34,7 @@ def as_dict(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
         "trigger": pipeline.trigger,
         "checkpoint": pipeline.checkpoint,
     }
+    return dict(hidden(told))
 
 
 def _settings(section: Section) -> dict[str, Any]:
@@ -72,7 +75,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 def as_text(pipeline: Pipeline, flow: Flow) -> str:
     """Give the plan of a pipeline in lines."""
-    return "\n".join(f"{what:<11}{line}" for what, line in _lines(pipeline, flow))
+    return "\n".join(f"{what:<11}{without_secrets(line)}" for what, line in _lines(pipeline, flow))
 
 
 def _lines(pipeline: Pipeline, flow: Flow) -> Iterator[tuple[str, str]]:

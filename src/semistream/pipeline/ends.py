@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from semistream.master.database.address import SECRET
 from semistream.pipeline import values
 from semistream.pipeline.problems import Mistakes
 from semistream.pipeline.sections import Section, setting
@@ -34,12 +35,13 @@ __all__ = [
 ]
 
 _METADATA = ("key", "topic", "partition", "offset", "timestamp")
-_SECRET = re.compile(r"(?i)[?&;](password|pwd)=|//[^/@]*:[^/@]*@")
+_LOGIN = re.compile(r"//[^/@]*:[^/@]*@")
+_OPTION = re.compile(r"[?&;]([^=&;]*)=")
 
 
 def _no_password(node: Node) -> str:
     url = values.text(node)
-    if _SECRET.search(url):
+    if _LOGIN.search(url) or any(map(SECRET.search, _OPTION.findall(url))):
         raise Mistakes.at(
             node.mark, f"{node.where} holds a password; give it as password: ${{PGPASSWORD}}"
         )

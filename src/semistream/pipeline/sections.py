@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from semistream.algorithms import choices
 from semistream.errors import OptionError
 from semistream.master.database import has_password, is_url
+from semistream.master.lake.place import without_secrets
 from semistream.missing import SPLITTING
 from semistream.pipeline import values
 from semistream.spec import HOW
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 _SHOWN = (
     "holds a password, which plans and messages would show; name a variable of the environment in "
     "password_env, or keep it in PostgreSQL's password file, and a key's in the driver's own file"
+)
+_STORE = (
+    "holds a secret, which plans and messages would show; give it where the store's own tools look "
+    "for it, as in AWS_SECRET_ACCESS_KEY, or in a profile of ~/.aws"
 )
 _DATABASE = ("table", "key", "ttl", "absent_ttl", "retry", "password_env", "feed")
 
@@ -145,6 +150,8 @@ class Enrichment(Section):
             yield "localize", "is for masters of files"
 
     def _of_files(self) -> Iterator[tuple[str, str]]:
+        if without_secrets(self.master) != self.master:
+            yield "master", _STORE
         for given in self.database:
             yield given, "is for a master in a database, as postgresql://user@host/database"
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 from functools import singledispatch
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from semistream.pipeline import ends
 from semistream.spark.postgresql import PostgresqlWriter
 from semistream.spark.sinks import kafka_options, kafka_rows
+from semistream.spark.storage import forget, put, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,6 +24,7 @@ __all__ = ["BATCH_FOLDER", "write_batch", "write_delta"]
 
 BATCH_FOLDER = "semistream_batch"
 """The folders of a Parquet sink whose rows are split: a batch each; readers see it as a column."""
+_DRAFTS = ".semistream"  # readers pass over such names
 
 
 @singledispatch
@@ -68,10 +71,18 @@ def write_delta(
 @write_batch.register(ends.ParquetSink)
 def _(sink: ends.ParquetSink, rows: DataFrame, query: str, number: int) -> None:
     options = {name: str(value) for name, value in sink.options.items()}
-    writer = rows.write.options(**options).mode("overwrite")
+    writer, spark = rows.write.options(**options), rows.sparkSession
     writer = writer.partitionBy(*sink.partition_by) if sink.partition_by else writer
     short = hashlib.sha256(query.encode()).hexdigest()[:8]
-    writer.parquet(f"{sink.path.rstrip('/')}/{BATCH_FOLDER}=q{short}-{number}")
+    folder, name = sink.path.rstrip("/"), f"{BATCH_FOLDER}=q{short}-{number}"
+    # Who takes this for cut off, and does it again, must not write into the same folder.
+    draft = f"{folder}/{_DRAFTS}/.{uuid4().hex}"
+    try:
+        writer.parquet(draft)
+        put(spark, draft, f"{folder}/{name}")
+    finally:
+        forget(spark, draft)
+        sweep(spark, f"{folder}/{_DRAFTS}")
 
 
 @write_batch.register(ends.KafkaSink)

@@ -13,6 +13,9 @@ from urllib.parse import unquote, urlparse
 from uuid import uuid4
 
 from semistream.errors import SemistreamError
+from semistream.master.lake.place import hidden, without_secrets
+from semistream.spark.cluster import context_of
+from semistream.spark.storage import located, moved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,28 +59,29 @@ def claim(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> str:
     if before is not None:
         return str(before["id"])
     note = {"format": 1, "id": str(uuid4()), "name": pipeline.name, **_facts(pipeline, flow)}
-    _folder(pipeline.checkpoint, spark).write(json.dumps(note, indent=2))
+    _folder(pipeline.checkpoint, spark).write(json.dumps(hidden(note), indent=2))
     return str(note["id"])
 
 
 def verify(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> Mapping[str, Any] | None:
     """Check that the checkpoint is this pipeline's; give its note, or None if it is new."""
-    folder = _folder(pipeline.checkpoint, spark)
+    folder, where = _folder(pipeline.checkpoint, spark), without_secrets(pipeline.checkpoint)
     text = folder.read()
     if text is None:
         if folder.is_used():
             msg = (
-                f"the checkpoint {pipeline.checkpoint} was begun by another program than "
+                f"the checkpoint {where} was begun by another program than "
                 "semistream run; choose another folder, as checkpoint: …"
             )
             raise CheckpointError(msg)
         return None
     before: Mapping[str, Any] = json.loads(text)
-    changes = list(_changes(before, json.loads(json.dumps(_facts(pipeline, flow)))))
+    now = json.loads(json.dumps(_facts(pipeline, flow)))
+    changes = list(_changes(hidden(before), hidden(now)))
     if changes:
         whose = f" of pipeline {before['name']!r}" if before["name"] != pipeline.name else ""
         msg = (
-            f"the checkpoint {pipeline.checkpoint}{whose} can't be gone on with: "
+            f"the checkpoint {where}{whose} can't be gone on with: "
             f"{'; '.join(changes)}. Bring back what has changed, or start anew with another "
             "checkpoint and another place in the sink."
         )
@@ -186,10 +190,18 @@ def _column_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterat
 
 
 def _folder(path: str, spark: SparkSession) -> _Local | _Remote:
+    if _scheme(path, spark) != "file":
+        return _Remote(path, spark)
     url = urlparse(path)
-    if url.scheme in {"", "file"}:
-        return _Local(Path(unquote(url.path) if url.scheme else path))
-    return _Remote(path, spark)
+    return _Local(Path(unquote(url.path) if url.scheme else path))
+
+
+def _scheme(path: str, spark: SparkSession) -> str:
+    """Name the file system in which Spark has a path: one without a scheme is in its default."""
+    if context_of(spark) is None:  # Spark Connect, whose server does not tell
+        return urlparse(path).scheme or "file"
+    files, _ = located(spark, path)
+    return str(files.getUri().getScheme())
 
 
 class _Local:
@@ -216,27 +228,32 @@ class _Remote:
     """A checkpoint in a file system that Spark knows: HDFS, an object store."""
 
     def __init__(self, path: str, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
-        self._path = self._at(path)
-        settings = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._files = self._path.getFileSystem(settings)
+        self._path, self._spark = path, spark
 
-    def _at(self, *parts: Any) -> Any:  # noqa: ANN401 - Hadoop's
-        return self._jvm.org.apache.hadoop.fs.Path(*parts)
+    def _has(self, name: str) -> bool:
+        files, at = located(self._spark, self._path, name)
+        return bool(files.exists(at))
 
     def read(self) -> str | None:
-        if not self._files.exists(self._at(self._path, NOTE)):
+        if not self._has(NOTE):
             return None
-        stream = self._files.open(self._at(self._path, NOTE))
+        files, note = located(self._spark, self._path, NOTE)
+        stream = files.open(note)
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            jvm: Any = self._spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
+            return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
     def is_used(self) -> bool:
-        return bool(self._files.exists(self._at(self._path, "offsets")))
+        return self._has("offsets") or self._has("metadata")
 
     def write(self, text: str) -> None:
-        stream = self._files.create(self._at(self._path, NOTE), True)
+        part = f".{NOTE}.part"
+        files, at = located(self._spark, self._path, part)
+        stream = files.create(at, True)
         stream.write(bytearray(text.encode()))
         stream.close()
+        if not moved(self._spark, f"{self._path}/{part}", f"{self._path}/{NOTE}"):
+            msg = f"{self._path}: another run has begun with this checkpoint just now; start again"
+            raise CheckpointError(msg)

@@ -56,9 +56,10 @@ def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = Fals
         from semistream.pipeline.describe import as_dict, as_text
         from semistream.spark import checkpoint
         from semistream.spark.pipeline import prepare
+        from semistream.spark.running import failures
 
         pipeline = _read(file)
-        with _session(pipeline, master) as spark:
+        with _session(pipeline, master) as spark, failures():
             ready = prepare(pipeline, spark)
             begun = checkpoint.verify(pipeline, ready.flow, spark) is not None
         if as_json:
@@ -124,9 +125,10 @@ def replay(
     """
     with messages(), _needed(), _mistakes(as_json):
         from semistream.spark.replay import replay as bring_back
+        from semistream.spark.running import failures
 
         pipeline = _read(file)
-        with _session(pipeline, master) as spark:
+        with _session(pipeline, master) as spark, failures():
             told = bring_back(pipeline, spark, where=where, limit=limit, any_query=any_query)
         if as_json:
             typer.echo(json.dumps({"quarantine": pipeline.quarantine, **asdict(told)}, indent=2))

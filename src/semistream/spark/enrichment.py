@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.errors import OptionError, SchemaError
 from semistream.master import Master
+from semistream.master.lake.place import without_secrets
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
 from semistream.spark.live import for_workers
-from semistream.spark.pinned import batch_of_driver, settled
+from semistream.spark.pinned import attempt_of_driver, settled
 from semistream.spark.plan import Setting, choose_partition, choose_transfer
 from semistream.spark.probe import probe
 from semistream.spark.route import routed
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
     from semistream.missing import Missing
     from semistream.spec import On
+
+    Numbers = dict[str, itertools.count[int]]
 
 __all__ = ["Wish", "enriched"]
 
@@ -123,7 +126,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         path, read = master.path, master.read
     else:
         path, read = master, wish.read
-    called = wish.name or PurePath(path).name or "master"
+    called = wish.name or PurePath(without_secrets(os.fspath(path))).name or "master"
     return Job(
         name=called if wish.alone else _unique(called, df.sparkSession),
         called=called,
@@ -180,15 +183,24 @@ def _copies(localize: bool | str) -> Copies | None:
     return Copies(None, parse_bytes(_COPIES if localize is True else localize, "localize"))
 
 
-_names: dict[str, itertools.count[int]] = {}
+_names: Numbers = {}
+_names_in_batch: dict[str, tuple[tuple[str, ...], Numbers]] = {}
 
 
 def _unique(name: str, spark: SparkSession) -> str:
     """Give a name that no other enrichment of this process has.
 
-    One that is made in a foreachBatch is the same in every batch, and keeps its name.
+    Those that are made in a foreachBatch are the same in every batch, and keep their names.
     """
-    if batch_of_driver(spark):
-        return name
-    number = next(_names.setdefault(name, itertools.count(1)))
+    attempt = attempt_of_driver(spark)
+    numbers = _numbers_in(attempt) if attempt else _names
+    number = next(numbers.setdefault(name, itertools.count(1)))
     return name if number == 1 else f"{name}_{number}"
+
+
+def _numbers_in(attempt: tuple[str, str, str]) -> Numbers:
+    """Give how often names were given in an attempt at a micro-batch, the last of its query."""
+    query, *_ = attempt
+    if query not in _names_in_batch or _names_in_batch[query][0] != attempt:
+        _names_in_batch[query] = attempt, {}
+    return _names_in_batch[query][1]

@@ -7,12 +7,14 @@ is kept until both have it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from semistream.spark.storage import forget, located
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["forget", "held", "is_held"]
+__all__ = ["held", "is_held"]
 
 _WHOLE = "_SUCCESS"  # Spark's own sign that all tasks of a job have written
 _MARKED = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}  # clusters may say no
@@ -20,8 +22,8 @@ _MARKED = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}  # cluste
 
 def is_held(spark: SparkSession, folder: str, number: int) -> bool:
     """Tell whether a batch was written down, all of it."""
-    path = f"{folder}/{number}"
-    return bool(_files(spark, path, lambda files, at: files.exists(at(path, _WHOLE))))
+    files, whole = located(spark, f"{folder}/{number}", _WHOLE)
+    return bool(files.exists(whole))
 
 
 def held(batch: DataFrame, folder: str, number: int) -> DataFrame:
@@ -41,16 +43,3 @@ def held(batch: DataFrame, folder: str, number: int) -> DataFrame:
         batch.write.options(**_MARKED).mode("overwrite").parquet(path)
     forget(spark, f"{folder}/{number - 1}")
     return spark.read.schema(batch.schema).parquet(path)
-
-
-def forget(spark: SparkSession, path: str) -> None:
-    """Delete a folder, if it is there."""
-    _files(spark, path, lambda files, at: files.delete(at(path), True))
-
-
-def _files(spark: SparkSession, path: str, do: Any) -> Any:  # noqa: ANN401 - Hadoop's
-    """Do something with the file system of a path, which may be any that Spark knows."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
-    at = jvm.org.apache.hadoop.fs.Path
-    settings = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-    return do(at(path).getFileSystem(settings), at)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from semistream.algorithms import choose
 from semistream.host import HostShare, default_root
 from semistream.join import Join
+from semistream.master.lake.place import without_secrets
 from semistream.missing import OnMissing
 from semistream.spec import JoinSpec
 
@@ -113,6 +114,11 @@ class Job:
     def is_versioned(self) -> bool:
         """Whether the master has snapshots: a database, which is not copied either, has none."""
         return "://" not in self.path or self.copies is not None
+
+    @property
+    def shown(self) -> str:
+        """The master's folder as messages have it."""
+        return without_secrets(self.path)
 
     def keys_only(self) -> Job:
         """Give the job of a scalar function: rows are numbered, absent ones are left out."""

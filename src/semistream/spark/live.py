@@ -52,8 +52,9 @@ def _told(address: Address) -> Address:
 def in_database(master: DatabaseMaster) -> DatabaseMaster:
     """Give the same master at each task of a process: what changes is told to that one."""
     name = master.identity, str(master.schema), master.store  # as with a new password
-    if name not in _known and len(_known) >= _MOST:
-        _known.pop(next(iter(_known)))
+    if name not in _known:
+        for old in list(_known)[: 1 - _MOST]:
+            _known.pop(old, None)  # perhaps another thread has done so
     return _known.setdefault(name, master)
 
 

@@ -21,6 +21,7 @@ from semistream.errors import (
 )
 from semistream.host.folder import own_folder
 from semistream.master.format import MANIFEST, Manifest
+from semistream.master.lake.place import located, without_secrets
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["local_copy"]
 
+_DRAFT = ".draft-"
 _LINEAGE = 16  # files in a copy
 _AFRESH = 10.0  # seconds after which the source is asked again whether it was built anew
 _asked: dict[tuple[str, Copies], tuple[float, str, str]] = {}
@@ -64,7 +66,8 @@ def _fetched(source: str, copies: Copies, files: str) -> Path:
     folder = own_folder(own_folder(root) / "masters")
     copy = folder / manifest.files
     with _alone(folder):
-        if not (copy / MANIFEST).exists():
+        if not _is_whole(copy, manifest):
+            _remove_drafts(folder)
             size = sum(system.get_file_info(f"{path}/{name}").size or 0 for name in manifest.names)
             _make_room(folder, size, copies.limit, source)
             _copy(system, path, manifest, copy)
@@ -72,11 +75,20 @@ def _fetched(source: str, copies: Copies, files: str) -> Path:
     return copy
 
 
+def _is_whole(copy: Path, manifest: Manifest) -> bool:
+    return all((copy / name).exists() for name in (MANIFEST, *manifest.names))
+
+
+def _remove_drafts(folder: Path) -> None:
+    """Remove what processes left that were killed; no other is at it now."""
+    for draft in folder.glob(f"{_DRAFT}*"):
+        shutil.rmtree(draft, ignore_errors=True)
+
+
 def _file_system(source: str) -> tuple[fs.FileSystem, str]:
     if "://" not in source:
         return fs.LocalFileSystem(), str(Path(source).resolve())
-    system, path = fs.FileSystem.from_uri(source)
-    return system, path
+    return located(source)
 
 
 def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Manifest:
@@ -89,22 +101,22 @@ def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Mani
                 if manifest.files.startswith(files):
                     return manifest
     if files:
-        msg = f"{source}: the master has no snapshot {files} (any more)."
+        msg = f"{without_secrets(source)}: the master has no snapshot {files} (any more)."
         raise SnapshotNotFoundError(msg)
-    msg = f"{source}: there is no master table (no {MANIFEST}); see build_master"
+    msg = f"{without_secrets(source)}: there is no master table (no {MANIFEST}); see build_master"
     raise MasterNotFoundError(msg)
 
 
 def _copy(system: fs.FileSystem, path: str, manifest: Manifest, copy: Path) -> None:
     """Copy under another name, and rename: a copy is whole or not there."""
-    draft = copy.with_name(f".draft-{copy.name}")
-    shutil.rmtree(draft, ignore_errors=True)
+    draft = copy.with_name(f"{_DRAFT}{copy.name}")
     draft.mkdir()
     try:
         for name in manifest.names:
             _copy_file(system, f"{path}/{name}", draft / name)
         (draft / MANIFEST).write_bytes(manifest.dump())
         _copy_lineage(system, path, manifest, draft)
+        shutil.rmtree(copy, ignore_errors=True)  # what is left of one
         draft.rename(copy)
     except FileNotFoundError as error:
         msg = f"{path}: the master was built anew while it was copied"
@@ -133,13 +145,14 @@ def _make_room(folder: Path, size: int, limit: int, source: str) -> None:
     held = {p: sum(f.stat().st_size for f in p.iterdir()) for p in copies}
     for old in sorted(copies, key=lambda p: p.stat().st_mtime):
         if sum(held.values()) + size > limit and _unused(old):
-            shutil.rmtree(old)
+            # Under this name it is no copy any more, even if this process is killed.
+            shutil.rmtree(old.rename(old.with_name(f"{_DRAFT}{old.name}")))
             del held[old]
     if sum(held.values()) + size > limit:
         needed = format_bytes(sum(held.values()) + size + (1 << 30))
         msg = (
-            f"a local copy of {source} needs {format_bytes(size)}, copies in use have "
-            f"{format_bytes(sum(held.values()))}, the limit is {format_bytes(limit)}; give "
+            f"a local copy of {without_secrets(source)} needs {format_bytes(size)}, copies in use "
+            f"have {format_bytes(sum(held.values()))}, the limit is {format_bytes(limit)}; give "
             f"localize='{needed}' or more"
         )
         raise BudgetError(msg)

@@ -2,7 +2,8 @@
 
 A streaming DataFrame is pinned by its tasks, batch by batch. Any other is settled by the driver
 before it runs: on the pin of the micro-batch in which it was made (``foreachBatch``), or else on
-the current snapshot, which is held for a day from its last use or until the driver ends.
+the current snapshot, which is held for a day from its last use or until the driver ends. So is a
+snapshot that was chosen for a stream, by the driver too while the stream has nothing to do.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ import atexit
 import errno
 import logging
 import os
+import time
 import uuid
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from pyspark import TaskContext
 
+from semistream.errors import SemistreamError
 from semistream.master import pins
+from semistream.master.lake.place import without_secrets
 from semistream.spark.cluster import context_of
 
 if TYPE_CHECKING:
@@ -32,10 +37,12 @@ if TYPE_CHECKING:
     from semistream.spark.job import Job
 
 __all__ = [
+    "attempt_of_driver",
     "batch_of_driver",
     "batch_of_task",
     "may_pin",
     "pinned",
+    "renew_holds",
     "settled",
     "snapshot_of",
     "task_property",
@@ -45,10 +52,13 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_RUN = "spark.jobGroup.id"  # that of a query is the id of its run
 _FORBIDDEN = {
     *(errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK),  # a file system without hard links or locks
 }
+_AGAIN = 3600.0  # seconds; what is held is held for a day
+_renewed: dict[tuple[str, str], float] = {}
 _last: dict[str, tuple[tuple[str, str], Pin]] = {}
 
 
@@ -110,7 +120,19 @@ def settled(spark: SparkSession, job: Job, streaming: bool) -> Job:
     if held is None:
         return job
     _release_at_end(job.path)
+    if streaming:
+        _renewed[job.path, held.files] = time.monotonic()
     return replace(job, files=held.files, holder=_holder())
+
+
+def renew_holds() -> None:
+    """Hold again what streams of this driver read: while nothing comes, no task of theirs does."""
+    now = time.monotonic()
+    for (path, files), before in list(_renewed.items()):
+        if now - before >= _AGAIN:
+            with suppress(SemistreamError, OSError):  # the master may be gone
+                _allowed(path, partial(pins.hold, holder=_holder(), files=files))
+            _renewed[path, files] = now
 
 
 def _folder_of(path: str) -> Path | None:
@@ -149,7 +171,7 @@ def warn_unpinned(path: str, why: str) -> None:
         "%s: snapshots cannot be pinned there (%s). While this master is built anew, tasks of one "
         "micro-batch may read different snapshots, and a repeated one reads the newest; let "
         "executors write to its folder .pins, or build it anew only while no query runs.",
-        path,
+        without_secrets(path),
         why,
     )
 
@@ -161,6 +183,14 @@ def batch_of_driver(spark: SparkSession) -> tuple[str, str] | None:
         return None
     query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
     return (query, batch) if query and batch else None
+
+
+def attempt_of_driver(spark: SparkSession) -> tuple[str, str, str] | None:
+    """Give the query, the micro-batch, and the run of the query in which this is called."""
+    of, context = batch_of_driver(spark), context_of(spark)
+    if of is None or context is None:
+        return None
+    return (*of, context.getLocalProperty(_RUN) or "")
 
 
 @cache

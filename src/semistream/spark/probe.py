@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from semistream.errors import MasterError, SemistreamError
+from semistream.master.lake.place import without_secrets
 from semistream.spark.cluster import executors
 from semistream.spark.live import reach
 from semistream.spark.pinned import may_pin, warn_unpinned
@@ -49,7 +50,7 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
     for host, error, *_ in found:
         if error:
             msg = f"the executor on {host} cannot read the master: {error} {_way_out(job)}"
-            raise MasterError(msg)
+            raise MasterError(without_secrets(msg))
     shut = sorted({row.host for row in found if not row.pins})
     if shut and not job.files:
         warn_unpinned(job.path, f"no pin can be made on {', '.join(shut)}")

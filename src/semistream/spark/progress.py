@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.enrich import watch
 from semistream.spark.cluster import context_of
+from semistream.spark.watch import remove_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,18 +25,26 @@ _PATIENCE_SECONDS = 5.0
 
 
 class Metrics:
-    """Takes what the enrichments of a session report, batch by batch."""
+    """Takes what the enrichments of a query report, batch by batch, until it is closed."""
 
     def __init__(self, spark: SparkSession, steps: int) -> None:
+        self._spark = spark
         self._taken: list[BatchMetrics] = []
+        self._reader = self._taken.append
         # Over Spark Connect workers have no way to report; what Spark observes must do.
         self.steps = steps if context_of(spark) is not None else 0
         if self.steps:
-            watch(spark, self._taken.append)
+            watch(spark, self._reader)
+
+    def close(self) -> None:
+        """Take no more."""
+        if self.steps:
+            remove_reader(self._spark, self._reader)
 
     def of(self, query: str, batch: int) -> dict[str, dict[str, Any]]:
-        """Give what the enrichments of a query did in a batch, by their names."""
-        self._taken[:] = [m for m in self._taken if m.query != query or m.batch >= batch]
+        """Give what the enrichments of the query did in a batch, by their names."""
+        for metrics in [m for m in self._taken if m.query != query or m.batch < batch]:
+            self._taken.remove(metrics)  # others may be added meanwhile
         mine = [m for m in self._taken if (m.query, m.batch) == (query, batch)]
         return {m.name: _told(m) for m in mine}
 

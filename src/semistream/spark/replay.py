@@ -25,7 +25,7 @@ from semistream.spark.batches import write_batch, write_delta
 from semistream.spark.batchwise import Batchwise
 from semistream.spark.checkpoint import query_of
 from semistream.spark.delta import Table, sql_name
-from semistream.spark.held import forget, held
+from semistream.spark.held import held
 from semistream.spark.pipeline import checked, enriched
 from semistream.spark.replayed import DROPPED, Replayed
 from semistream.spark.split import (
@@ -39,6 +39,7 @@ from semistream.spark.split import (
     chosen_marks,
     parted,
 )
+from semistream.spark.storage import forget, sweep
 from semistream.spark.types import quoted
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["ReplayError", "Replayed", "replay"]
 
 _RUN = "__semistream_run"
-_FOUND = "__semistream_found"
 
 
 class ReplayError(SemistreamError, RuntimeError):
@@ -217,7 +217,8 @@ class _Replay:
                 found = found.unionByName(more, allowMissingColumns=True)
             self._write(found.withColumn(_RUN, run.told), number)
         finally:
-            forget(rows.sparkSession, folder)
+            forget(rows.sparkSession, f"{folder}/{run.id}")
+            sweep(rows.sparkSession, folder)
 
     @property
     def _writer(self) -> Batchwise:
@@ -249,11 +250,15 @@ class _Replay:
         """Delete the rows that are done, count the attempts of the others; both in one commit."""
         stays = F.col(REASON).isNotNull() & (F.col(REASON) != DROPPED)
         changes = found.select(ROW, stays.alias("stays"), REASON, ENRICHMENT, ATTEMPTS).distinct()
-        changes.createOrReplaceTempView(_FOUND)
+        view, spark = f"semistream_{uuid4().hex}", self.quarantine.spark
+        changes.createOrReplaceTempView(view)
         # Attempts are set, not added to: done again, this changes nothing.
-        self.quarantine.spark.sql(
-            f"MERGE INTO {sql_name(self.quarantine.path)} q USING {_FOUND} f ON q.{ROW} = f.{ROW} "
+        statement = (
+            f"MERGE INTO {sql_name(self.quarantine.path)} q USING {view} f ON q.{ROW} = f.{ROW} "
             f"WHEN MATCHED AND NOT f.stays THEN DELETE WHEN MATCHED THEN UPDATE SET "
             f"{REASON} = f.{REASON}, {ENRICHMENT} = f.{ENRICHMENT}, {ATTEMPTS} = f.{ATTEMPTS} + 1"
         )
-        self.quarantine.spark.catalog.dropTempView(_FOUND)
+        try:
+            spark.sql(statement)
+        finally:
+            spark.catalog.dropTempView(view)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from semistream.errors import SemistreamError
@@ -26,13 +27,22 @@ if TYPE_CHECKING:
 
     from semistream.pipeline import Pipeline
 
-__all__ = ["Ending", "QueryFailedError", "follow", "last_row", "run", "stop_signals"]
+__all__ = ["Ending", "QueryFailedError", "failures", "follow", "last_row", "run", "stop_signals"]
 
 _HINTS = {"MALFORMED_RECORD": " The source can leave such records out: malformed: drop."}
 
 
 class QueryFailedError(SemistreamError, RuntimeError):
     """A query met an error while it ran; its checkpoint is as good as before."""
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn what Spark complains of into one line of our own."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise QueryFailedError(_cause(error)) from error
 
 
 @dataclass
@@ -114,12 +124,13 @@ def run(
     """
     ending = ending or Ending()
     with stop_signals(ending):
-        ready, metrics = prepare(pipeline, spark), Metrics(spark, len(pipeline.enrich))
+        metrics = Metrics(spark, len(pipeline.enrich))
         try:
-            query = start(ready, spark, once=once)
-        except PySparkException as error:
-            raise QueryFailedError(_cause(error)) from error
-        return follow(query, seen, ending, last_row(pipeline, once), metrics)
+            with failures():
+                query = start(prepare(pipeline, spark), spark, once=once)
+            return follow(query, seen, ending, last_row(pipeline, once), metrics)
+        finally:
+            metrics.close()
 
 
 def follow(
@@ -165,12 +176,15 @@ def follow(
         # Workers take the signal of a terminal too: a batch may fail before it is stopped.
         if not ending.asked.is_set():
             raise QueryFailedError(_cause(error)) from error
+    finally:
+        if query.isActive:  # what takes the reports has failed
+            query.stop()
     return not ending.asked.is_set()
 
 
-def _cause(error: PySparkException) -> str:
+def _cause(error: Exception) -> str:
     """Give the line of an error that says what happened: Python's last one, or Spark's first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)]
     if ours:
         return ours[-1]

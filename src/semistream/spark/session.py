@@ -147,4 +147,5 @@ def _join(active: SparkSession, config: Mapping[str, str]) -> None:
         if active.conf.isModifiable(name):
             active.conf.set(name, value)
         else:
-            log.warning("the active Spark session was started without %s=%s", name, value)
+            # Without the value, which may be secret.
+            log.warning("the active Spark session was started with another %s", name)

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from semistream.errors import OptionError
 from semistream.missing import SINCE
 from semistream.spark.batches import write_delta
-from semistream.spark.delta import properties_of, sql_name
+from semistream.spark.delta import Table, properties_of, sql_name
 from semistream.spark.types import quoted
 
 if TYPE_CHECKING:
@@ -57,17 +57,19 @@ class WaitingTable:
         self._schema = StructType([*fields, StructField(SINCE, TimestampType())])
 
     def open(self, spark: SparkSession) -> None:
-        """Make the table if it is not there; refuse one with rows of someone else."""
+        """Make the table if it is not there, or fit it; refuse one with rows of someone else."""
         properties = properties_of(spark, self.path)
         if properties is None:
             self._make(spark)
-        elif properties.get(_OWNER) != self._owner:
+            return
+        if properties.get(_OWNER) != self._owner:
             msg = (
                 f"the waiting table {self.path} belongs to another checkpoint, or is none, and has "
                 f"{self.count(spark):,} rows; give this pipeline one of its own, as waiting: "
                 "{path: …}, or remove it if its rows are not needed any more"
             )
             raise OptionError(msg)
+        self._fit(spark)
 
     def _make(self, spark: SparkSession) -> None:
         writer = spark.createDataFrame([], self._schema).writeTo(sql_name(self.path))
@@ -76,15 +78,34 @@ class WaitingTable:
             writer = writer.tableProperty(name, value)
         writer.create()
 
+    def _fit(self, spark: SparkSession) -> None:
+        """Add the columns that the stream has come to have; refuse one with another type."""
+        kinds = {field.name: field.dataType for field in Table(spark, self.path).rows().schema}
+        for name, now in ((field.name, field.dataType.simpleString()) for field in self._schema):
+            was = kinds[name].simpleString() if name in kinds else now
+            if was != now:
+                msg = (
+                    f"the column {name!r} of the stream is {now}, and in the waiting table "
+                    f"{self.path} it is {was}: bring back the type that it was, or start "
+                    "anew with another checkpoint and another place in the sink"
+                )
+                raise OptionError(msg)
+        if not kinds.keys() >= {*self._schema.names}:
+            rows = spark.createDataFrame([], self._schema).write.format("delta")
+            rows.option("mergeSchema", "true").mode("append").save(self.path)
+
     def count(self, spark: SparkSession, bound: int = EVERY) -> int:
         """Give how many rows have waited since then or longer."""
-        return self.read(spark, bound).count()
+        return self._rows(spark, bound).count()
 
     def read(self, spark: SparkSession, bound: int = EVERY) -> DataFrame:
         """Give the rows that have waited since then or longer."""
-        rows = spark.read.format("delta").load(self.path)
-        rows = rows if bound == EVERY else rows.where(_until(bound))
+        rows = self._rows(spark, bound).select(*map(quoted, self._schema.names))
         return rows.withColumnRenamed(SINCE, CAME)
+
+    def _rows(self, spark: SparkSession, bound: int = EVERY) -> DataFrame:
+        rows = Table(spark, self.path).rows()
+        return rows if bound == EVERY else rows.where(_until(bound))
 
     def add(self, rows: DataFrame, once: Once) -> None:
         """Let more rows wait."""
@@ -109,7 +130,7 @@ class WaitingTable:
 
         Delta's VACUUM would list the folder in ten thousand tasks, and print to the terminal.
         """
-        used = {file.rpartition("/")[2] for file in self.read(spark).inputFiles()}
+        used = {file.rpartition("/")[2] for file in self._rows(spark).inputFiles()}
         jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
         folder = jvm.org.apache.hadoop.fs.Path(self.path)
         files = folder.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001

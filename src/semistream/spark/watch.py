@@ -12,6 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from semistream.errors import SemistreamError
 from semistream.metrics import Metrics
 from semistream.spark.cluster import context_of
+from semistream.spark.pinned import renew_holds
 from semistream.spark.reports import Reports
 from semistream.spark.settle import COUNTED, WAITED
 from semistream.units import format_bytes
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from semistream.spark.reports import Report
     from semistream.spark.worker import Channel
 
-__all__ = ["BatchMetrics", "add_reader", "reports_of", "tell_waited"]
+__all__ = ["BatchMetrics", "add_reader", "remove_reader", "reports_of", "tell_waited"]
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +153,13 @@ def add_reader(
         listener.readers.append(_prometheus(prometheus))
 
 
+def remove_reader(spark: SparkSession, each: Callable[[BatchMetrics], None]) -> None:
+    """Give the function no more metrics."""
+    if listener := _LISTENERS.get(spark):
+        # Another list: Spark may be telling of progress just now.
+        listener.readers = [reader for reader in listener.readers if reader is not each]
+
+
 class _Listener(StreamingQueryListener):
     """Puts what tasks reported together with what Spark tells of a micro-batch."""
 
@@ -188,8 +196,8 @@ class _Listener(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         pass
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        pass
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: ARG002, N802
+        renew_holds()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         pass

@@ -56,17 +56,18 @@ def opened(job: Job) -> Master:
     path = local_copy(job.path, job.copies, files) if job.copies else job.path
     known = _OPENED.setdefault((job.path, job.read), {})
     stamp = files or _stamp(path)
-    if stamp not in known:
-        while len(known) >= _OPEN:
-            known.pop(next(iter(known)))
-        known[stamp] = _open(job, path, files)
-    if job.shape and shape_of(known[stamp], job.select) != job.shape:
+    master = known.get(stamp)
+    if master is None:
+        for old in list(known)[: 1 - _OPEN]:
+            known.pop(old, None)  # perhaps another thread has done so
+        master = known[stamp] = _open(job, path, files)
+    if job.shape and shape_of(master, job.select) != job.shape:
         msg = (
             f"{path}: this master was rebuilt with other columns or another key while the query "
             f"{job.name!r} ran; end the query, and start it anew on the new master"
         )
         raise MasterError(msg)
-    return known[stamp]
+    return master
 
 
 def _open(job: Job, path: str, files: str) -> Master:
@@ -112,7 +113,7 @@ def answer_keys(
     """Give for each row a struct of the master's columns, or whether there is a match."""
     _check_unique(job)
     with _running(job, channel) as (join, note):
-        answers = Answers(join, job.stream, job.room_for_answers // 2, job.path)
+        answers = Answers(join, job.stream, job.room_for_answers // 2, job.shown)
         refusal = Refusal(job)
         for asked in batches:
             keys = refusal.asked(asked)
@@ -134,7 +135,7 @@ def _check_unique(job: Job) -> None:
             "transfer='rows' or 'auto'"
         )
         msg = (
-            f"{job.path}: since the query {job.name!r} was started the master has come to have up "
+            f"{job.shown}: since the query {job.name!r} was started the master has come to have up "
             f"to {most:,} rows a key, and {why}"
         )
         raise MasterError(msg)

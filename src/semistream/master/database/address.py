@@ -13,11 +13,11 @@ from semistream.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["KINDS", "Address", "Secret", "has_password", "is_url"]
+__all__ = ["KINDS", "SECRET", "Address", "Secret", "has_password", "is_url"]
 
 KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 """What a URL may begin with → the kind of database."""
-_SECRET = re.compile("passw|passphrase|secret|token|scram_", re.IGNORECASE)
+SECRET = re.compile("passw|pwd|passphrase|secret|token|scram_", re.IGNORECASE)
 """Options of a URL whose values are not shown."""
 
 
@@ -151,7 +151,7 @@ class Address:
     @property
     def secrets(self) -> list[Secret]:
         """Words behind the question mark that are not to be shown."""
-        return [Secret(value) for name, value in self.options if _SECRET.search(name)]
+        return [Secret(value) for name, value in self.options if SECRET.search(name)]
 
     def hidden(self, text: str) -> str:
         """Give a text without the password, and without other words of the URL that are secret.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs
 
 from semistream.errors import OptionError
 
-__all__ = ["located", "named", "unreachable", "without_secrets"]
+__all__ = ["hidden", "located", "named", "unreachable", "without_secrets"]
 
 # A port is no password. One with a slash, which is not legal there, is taken out all the same.
 _LOGIN = re.compile(r"\b([a-z][\w+.-]*://)([^/@:\s]*):(?!\d+/)(?:[^/\s]*|[^@\s]*)@", re.IGNORECASE)
@@ -35,6 +36,21 @@ def without_secrets(text: str) -> str:
         return f"{login[1]}{container}@" if container else login[1]
 
     return _SECRET.sub(r"\1", _LOGIN.sub(kept, text))
+
+
+def hidden(told: Any) -> Any:  # noqa: ANN401 - what JSON has
+    """Give values as they are, also those in lists and mappings, but texts without secrets.
+
+    Examples
+    --------
+    >>> hidden({"path": "s3://KEY:SECRET@bucket/table", "columns": ["key"], "rows": 5})
+    {'path': 's3://bucket/table', 'columns': ['key'], 'rows': 5}
+    """
+    if isinstance(told, dict):
+        return {name: hidden(value) for name, value in told.items()}
+    if isinstance(told, (list, tuple)):
+        return [hidden(value) for value in told]
+    return without_secrets(told) if isinstance(told, str) else told
 
 
 def named(source: object) -> str:

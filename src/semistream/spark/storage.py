@@ -1,0 +1,66 @@
+"""Files wherever Spark has them: on this machine, in HDFS, in an object store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from semistream.errors import SemistreamError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["StorageError", "forget", "located", "moved", "put", "sweep"]
+
+_OLD = 7 * 86_400_000  # milliseconds; what is younger may be in use
+_ATTEMPTS = 10
+
+
+class StorageError(SemistreamError, OSError):
+    """A file system does not do what it is asked to."""
+
+
+def located(spark: SparkSession, path: str, *parts: str) -> tuple[Any, Any]:
+    """Give Hadoop's file system of a path, and the path, or what is in it, as Hadoop has it."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
+    at = jvm.org.apache.hadoop.fs.Path(path)
+    files = at.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+    for part in parts:
+        at = jvm.org.apache.hadoop.fs.Path(at, part)
+    return files, at
+
+
+def moved(spark: SparkSession, old: str, new: str) -> bool:
+    """Give a file or folder another name, if nothing has it; tell whether it has it now."""
+    files, at = located(spark, old)
+    _, to = located(spark, new)
+    # Some file systems would put a folder into one that is there.
+    return bool(files.exists(at) and not files.exists(to) and files.rename(at, to))
+
+
+def put(spark: SparkSession, draft: str, path: str) -> None:
+    """Put a whole folder into its place, also of one that is there; the last who does so counts."""
+    for attempt in range(_ATTEMPTS):
+        if moved(spark, draft, path):
+            return
+        # In its place another's may be by the time that all its files are deleted.
+        aside = f"{draft}-{attempt}"
+        moved(spark, path, aside)
+        forget(spark, aside)
+    msg = f"{draft} cannot be renamed {path}"
+    raise StorageError(msg)
+
+
+def forget(spark: SparkSession, path: str) -> None:
+    """Delete a file or folder, if it is there."""
+    files, at = located(spark, path)
+    files.delete(at, True)
+
+
+def sweep(spark: SparkSession, folder: str) -> None:
+    """Delete what is in a folder and so old that whoever made it was killed."""
+    files, at = located(spark, folder)
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
+    limit = jvm.System.currentTimeMillis() - _OLD
+    for found in files.listStatus(at) if files.exists(at) else ():
+        if found.getModificationTime() < limit:
+            files.delete(found.getPath(), True)
