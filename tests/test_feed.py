@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from parts import wait_for
 from parts.proxy import Proxy
 from semistream.errors import OptionError
 from semistream.master.database.address import Address
 from semistream.master.database.changes import Changes
+from semistream.master.database.feed import EVERYTHING, Heard
 from semistream.master.database.feed_kafka import Topic
 from semistream.master.database.feed_postgresql import Notifications, trigger_sql
 from semistream.master.database.follower import Follower, Unheard
@@ -190,6 +191,28 @@ def test_a_topic_tells_keys_of_any_form_and_outlives_its_broker(broker: Broker) 
         producer.produce("product-changes", value=b"6")
         producer.flush()
         wait_for("a key", lambda: (6,) in notes.keys)
+
+
+class Told:
+    """A message of a topic."""
+
+    def __init__(self, offset: int, value: bytes = b"", error: KafkaError | None = None) -> None:
+        self.offset, self.value, self.error = (lambda: offset), (lambda: value), (lambda: error)
+
+    def key(self) -> None:
+        return None
+
+    def partition(self) -> int:
+        return 0
+
+
+def test_what_comes_behind_a_message_that_is_not_understood_is_noted() -> None:
+    topic, reached = Topic("nowhere", "changes"), {0: 3}
+    end = Told(7, error=KafkaError(KafkaError._PARTITION_EOF))
+    heard = topic._heard([Told(3, b"1"), Told(4, b"?"), Told(5, b"2"), end], reached)
+    assert (heard, reached) == (EVERYTHING, {0: 7})
+    assert topic._heard([Told(7, b"8")], reached) == Heard((8,))
+    assert topic._heard([Told(8, b"null")], reached) == EVERYTHING
 
 
 def test_signs_of_life_are_no_changes_and_few_lists_are_kept() -> None:
