@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -232,3 +233,13 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(OptionError, match="names no column"):
         trigger_sql("products", [])
     assert "secret" not in repr(Notifications(Address.parse("postgresql://me:secret@here/db")))
+
+
+def test_tables_with_long_names_have_triggers_of_their_own() -> None:
+    own = re.compile(r'CREATE (?:OR REPLACE FUNCTION|TRIGGER) (?:"sales".)?"(\S+)"')
+    base = "größe_" * 9
+    found = [own.findall(trigger_sql(f"sales.{base}{end}", "id")) for end in "ab"]
+    assert len({*found[0], *found[1]}) == 6
+    assert {len(name.encode()) <= 63 for names in found for name in names} == {True}
+    assert found[0] == own.findall(trigger_sql(f"{base}a", "id"))  # however it is named
+    assert own.findall(trigger_sql("products", "id"))[0] == "semistream_products_changed"
