@@ -13,12 +13,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+import semistream as ss
 from parts import wait_for
 from parts.proxy import Proxy
 from semistream.errors import OptionError
+from semistream.keys import Keys
 from semistream.master.database.address import Address
 from semistream.master.database.changes import Changes
-from semistream.master.database.feed import EVERYTHING, Heard
+from semistream.master.database.feed import EVERYTHING, Feed, Heard
 from semistream.master.database.feed_kafka import Topic
 from semistream.master.database.feed_postgresql import Notifications, trigger_sql
 from semistream.master.database.follower import Follower, Unheard
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     from parts.databases import PostgreSQL
     from parts.kafka import Broker
-    from semistream.master.database.feed import Feed
 
 KEY = pa.schema([("id", pa.int64())])
 
@@ -112,6 +113,24 @@ def test_keys_of_several_columns_and_types(postgresql: PostgreSQL) -> None:
         long = "x" * 9000  # more than a notification holds: the write goes on
         postgresql.execute(f"INSERT INTO prices (shop) VALUES ('{long}')")  # noqa: S608
         wait_for("everything", lambda: None in notes.heard)
+
+
+@pytest.mark.parts
+@pytest.mark.xdist_group("databases")
+def test_blanks_that_fill_a_key_do_not_count(postgresql: PostgreSQL) -> None:
+    postgresql.execute(
+        "DROP TABLE IF EXISTS padded",
+        "CREATE TABLE padded (code char(6), shop char(3), PRIMARY KEY (code, shop))",
+        trigger_sql("padded", ["code", "shop"], "blanks"),
+    )
+    key = ["code", "shop"]
+    master = ss.open_master(postgresql.url(), table="padded", key=key, feed="notify:blanks")
+    master.listen()
+    wait_for("the feed", lambda: master.changes.trusted)
+    start, wanted = master.changes.end, [pa.array(["ab"]), pa.array(["x"])]
+    postgresql.execute("INSERT INTO padded VALUES ('ab', 'x')")
+    wait_for("a key", lambda: master.changes.end > start)
+    assert master.changes.since(start).tolist() == master.keys.encode(wanted).values.tolist()
 
 
 @pytest.mark.parts
@@ -214,6 +233,30 @@ def test_what_comes_behind_a_message_that_is_not_understood_is_noted() -> None:
     assert (heard, reached) == (EVERYTHING, {0: 7})
     assert topic._heard([Told(7, b"8")], reached) == Heard((8,))
     assert topic._heard([Told(8, b"null")], reached) == EVERYTHING
+
+
+class Once(Feed):
+    """Tells some keys, then that it still works."""
+
+    def __init__(self, *keys: Any) -> None:
+        self.keys, self.told = keys, threading.Event()
+
+    def hear(self, clock: Any) -> Iterator[Heard]:
+        yield Heard(by=clock())
+        yield Heard(self.keys)
+        self.told.set()
+        while True:
+            time.sleep(0.1)
+            yield Heard(by=clock())
+
+
+def test_only_blanks_that_fill_a_column_are_taken_away() -> None:
+    changes, feed = Changes(), Once(["ab   ", "x "], {"text": "y", "code": " c "})
+    keys = Keys.of(pa.schema([("code", pa.string()), ("text", pa.string())]), ["code", "text"])
+    changes.listen(feed, keys, [True, False])
+    assert feed.told.wait(60)
+    codes = keys.encode([pa.array(["ab", " c"]), pa.array(["x ", "y"])]).values
+    assert changes.since(changes.end - 1).tolist() == codes.tolist()
 
 
 def test_signs_of_life_are_no_changes_and_few_lists_are_kept() -> None:
