@@ -92,7 +92,7 @@ def test_without_pins_a_build_leaves_one_snapshot(tmp_path):
     built(tmp_path, 1)
     new = built(tmp_path, 2)
     assert there(tmp_path) == [new.manifest.files]
-    assert {p.suffix for p in tmp_path.iterdir()} == {
+    assert {p.suffix for p in tmp_path.glob("[!.]*")} == {
         ".json",
         ".pages",
         ".index",
@@ -285,7 +285,7 @@ def test_changes_add_up_over_generations_even_of_removed_snapshots(tmp_path):
     (tmp_path / f"{master.manifest.parent}.changes").unlink()
     assert len(list(changes_since(tmp_path, master.manifest, 1_000))) == 1
     built(tmp_path, 5)
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list(tmp_path.glob("[!.]*"))) == 5
 
 
 # -- the command ----------------------------------------------------------------------------------
