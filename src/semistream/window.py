@@ -183,6 +183,11 @@ class Window:
         return len(self.state)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether all rows that are held are gone."""
+        return self.gone == len(self)
+
+    @property
     def nbytes(self) -> int:
         """Bytes held now."""
         arrays = sum(arena.nbytes for arena in self._arenas.values())
