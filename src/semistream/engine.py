@@ -134,9 +134,9 @@ class Engine(Operator):
         sizes = self._intake.sizes(batch)
         largest = int(sizes.max()) + beside
         right = self.master.statistics.widest_row
-        window = self.window.cost(1, largest)
+        held = self.window.cost.fit(1, largest, self.least_capacity)
         output = self._output.row_bytes(largest, right) + self._output.scratch
-        if window > self.least_capacity or output > self._output.capacity:
+        if not held or output > self._output.capacity:
             row = f"row {int(sizes.argmax())} of the batch"
             raise self._too_large(row, largest, self.least_capacity)
 
