@@ -24,7 +24,13 @@ from semistream.auto.watch import Look, Watch
 from semistream.cost.demand import Demand
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import Curve, Fit, RowCost, UnitCosts
-from semistream.errors import BudgetError, JoinFailedError, MasterError, OptionError
+from semistream.errors import (
+    BudgetError,
+    JoinFailedError,
+    MasterError,
+    OptionError,
+    RowTooLargeError,
+)
 from semistream.host import HostShare
 from semistream.machine import describe
 from semistream.metrics import Metrics
@@ -473,6 +479,28 @@ def erratic(monkeypatch):
     monkeypatch.setattr(auto.begin, "_pilot", pilot)
     monkeypatch.setattr(auto.begin, "_no_choice", no_choice)
     return pilots
+
+
+class Once(Erratic):
+    """Wants one thing whenever it is asked."""
+
+    def __init__(self, choice):
+        self.choice = choice
+
+    def decide(self, metrics):  # noqa: ARG002
+        return self.choice
+
+
+def test_rows_that_come_after_a_switch_are_checked_again(path, monkeypatch):
+    schema = pa.schema([("key", pa.int64()), ("text", pa.string())])
+    spec = JoinSpec.resolve(ss.open_master(path), schema, "key", "inner", None, "")
+    monkeypatch.setattr("semistream.auto.operator._PIECE", 2)
+    room, narrow = Room(spec, 300_000, None), Choice("cachejoin", {"cache": 0.9})
+    operator = auto.Auto(room, Once(narrow), Choice("hybridjoin"), lambda: 0.0, None)
+    batch = pa.record_batch({"key": [1, 2, 3, 4], "text": ["", "", "", "x" * 9_000]})
+    operator.check(batch)
+    with pytest.raises(RowTooLargeError, match=r"row 1 .*from row 2 on; cachejoin runs now"):
+        list(operator.run(batch))
 
 
 CASES = ["drift", "duplicates", "giant_key", "giant_string_key", "large_batch", "nested"]

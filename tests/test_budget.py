@@ -4,11 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import semistream as ss
+from semistream import columns, testing
+from semistream.allocation import concat
 from semistream.workloads import Stream, Zipf, master_table
 from variants import VARIANTS, each_variant
 
@@ -141,3 +145,44 @@ def test_256_kb_are_enough_for_8_kb_pages_and_100_b_rows(tmp_path, algorithm, op
         for _ in join.offer(batch):
             assert join.memory_used.total <= 256 * 1024
     assert sum(join.plan.components.values()) <= 256 * 1024
+
+
+LIMIT = 8_000
+"""Bytes of text that one Arrow array is let have here."""
+
+
+@pytest.fixture
+def short_offsets(monkeypatch):
+    """Let the offsets of texts end soon, as Arrow's do at 2 GB; give the sizes of arrays made."""
+    made = []
+
+    def joined(arrays):
+        array = concat(arrays)
+        if array.type in {pa.string(), pa.large_string()}:
+            made.append(pc.sum(pc.binary_length(array)).as_py() or 0)
+        return array
+
+    monkeypatch.setattr(columns, "_MOST_VARYING", LIMIT)
+    monkeypatch.setattr(columns, "concat", joined)
+    return made
+
+
+@pytest.mark.parametrize("algorithm", ss.algorithms())
+def test_texts_stay_within_what_one_array_holds(algorithm, short_offsets, tmp_path):
+    case = replace(testing.case("variable_width"), memory=160 * 1024, resident=False)
+    options = {"at_once": False} if algorithm == "adaptive" else {}
+    testing.check_answers(algorithm, case, "left", tmp_path, **options)
+    assert LIMIT / 4 < max(short_offsets) <= LIMIT
+
+
+def test_plans_give_no_memory_to_texts_that_cannot_be_held(short_offsets, tmp_path):
+    case = replace(testing.case("variable_width"), memory=160 * 1024)
+    for algorithm in ("cachejoin", "derakhshan", "partition-join"):
+        plan = testing.start(algorithm, case, "left", tmp_path).join.plan
+        assert plan.components["cache"] == 2 * LIMIT
+        assert sum(plan.components.values()) == plan.memory
+    for algorithm in ("adaptive", "moij", "ssbj"):
+        plan = testing.start(algorithm, case, "left", tmp_path).join.plan
+        divided = plan.components["window"] - plan.settings["least_window"]
+        assert divided + plan.components["cache"] <= 3 * LIMIT
+    assert plan.settings["window_rows"] <= LIMIT / 64  # two texts, each taken to have 32 bytes

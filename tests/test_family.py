@@ -1,5 +1,6 @@
 """The rest of the family: each algorithm makes its paper's decisions."""
 
+import bisect
 import gc
 import threading
 from dataclasses import replace
@@ -497,6 +498,27 @@ def test_derakhshan_fetches_misses_together_each_page_once_and_in_order(master):
     assert not loaded
     list(join.drain())
     assert loaded == sorted(set(pages_of(master, keys)))
+
+
+def test_derakhshan_counts_a_rows_number_when_it_judges_its_size(tmp_path):
+    case = testing.case("variable_width")
+    join = testing.start("derakhshan", replace(case, resident=None), "left", tmp_path).join
+    row = case.stream[0].slice(0, 1).to_pylist()[0]
+
+    def refused(check, size):
+        batch = pa.RecordBatch.from_pylist([row | {"c": "x" * size}], schema=case.stream_schema)
+        try:
+            check(batch)
+        except RowTooLargeError:
+            return True
+        return False
+
+    ordered, engine = join._operator.check, join._operator.engine.check
+    least, inner = (
+        bisect.bisect(range(case.memory), False, key=lambda size, c=check: refused(c, size))
+        for check in (ordered, engine)
+    )
+    assert least == inner - 9
 
 
 def test_derakhshan_drops_what_was_used_longest_ago(master):

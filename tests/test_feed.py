@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
+import semistream as ss
 from parts import wait_for
 from parts.proxy import Proxy
 from semistream.errors import OptionError
+from semistream.keys import Keys
 from semistream.master.database.address import Address
 from semistream.master.database.changes import Changes
+from semistream.master.database.feed import EVERYTHING, Feed, Heard
 from semistream.master.database.feed_kafka import Topic
 from semistream.master.database.feed_postgresql import Notifications, trigger_sql
 from semistream.master.database.follower import Follower, Unheard
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
 
     from parts.databases import PostgreSQL
     from parts.kafka import Broker
-    from semistream.master.database.feed import Feed
 
 KEY = pa.schema([("id", pa.int64())])
 
@@ -114,6 +117,24 @@ def test_keys_of_several_columns_and_types(postgresql: PostgreSQL) -> None:
 
 @pytest.mark.parts
 @pytest.mark.xdist_group("databases")
+def test_blanks_that_fill_a_key_do_not_count(postgresql: PostgreSQL) -> None:
+    postgresql.execute(
+        "DROP TABLE IF EXISTS padded",
+        "CREATE TABLE padded (code char(6), shop char(3), PRIMARY KEY (code, shop))",
+        trigger_sql("padded", ["code", "shop"], "blanks"),
+    )
+    key = ["code", "shop"]
+    master = ss.open_master(postgresql.url(), table="padded", key=key, feed="notify:blanks")
+    master.listen()
+    wait_for("the feed", lambda: master.changes.trusted)
+    start, wanted = master.changes.end, [pa.array(["ab"]), pa.array(["x"])]
+    postgresql.execute("INSERT INTO padded VALUES ('ab', 'x')")
+    wait_for("a key", lambda: master.changes.end > start)
+    assert master.changes.since(start).tolist() == master.keys.encode(wanted).values.tolist()
+
+
+@pytest.mark.parts
+@pytest.mark.xdist_group("databases")
 def test_what_is_not_understood_changes_everything(postgresql: PostgreSQL) -> None:
     with Notes(Notifications(Address.parse(postgresql.url()), "odd")) as notes:
         for payload in ("", "{", '"a"', "[1, 2]", '{"no": 1}', "1.5"):
@@ -192,6 +213,52 @@ def test_a_topic_tells_keys_of_any_form_and_outlives_its_broker(broker: Broker) 
         wait_for("a key", lambda: (6,) in notes.keys)
 
 
+class Told:
+    """A message of a topic."""
+
+    def __init__(self, offset: int, value: bytes = b"", error: KafkaError | None = None) -> None:
+        self.offset, self.value, self.error = (lambda: offset), (lambda: value), (lambda: error)
+
+    def key(self) -> None:
+        return None
+
+    def partition(self) -> int:
+        return 0
+
+
+def test_what_comes_behind_a_message_that_is_not_understood_is_noted() -> None:
+    topic, reached = Topic("nowhere", "changes"), {0: 3}
+    end = Told(7, error=KafkaError(KafkaError._PARTITION_EOF))
+    heard = topic._heard([Told(3, b"1"), Told(4, b"?"), Told(5, b"2"), end], reached)
+    assert (heard, reached) == (EVERYTHING, {0: 7})
+    assert topic._heard([Told(7, b"8")], reached) == Heard((8,))
+    assert topic._heard([Told(8, b"null")], reached) == EVERYTHING
+
+
+class Once(Feed):
+    """Tells some keys, then that it still works."""
+
+    def __init__(self, *keys: Any) -> None:
+        self.keys, self.told = keys, threading.Event()
+
+    def hear(self, clock: Any) -> Iterator[Heard]:
+        yield Heard(by=clock())
+        yield Heard(self.keys)
+        self.told.set()
+        while True:
+            time.sleep(0.1)
+            yield Heard(by=clock())
+
+
+def test_only_blanks_that_fill_a_column_are_taken_away() -> None:
+    changes, feed = Changes(), Once(["ab   ", "x "], {"text": "y", "code": " c "})
+    keys = Keys.of(pa.schema([("code", pa.string()), ("text", pa.string())]), ["code", "text"])
+    changes.listen(feed, keys, [True, False])
+    assert feed.told.wait(60)
+    codes = keys.encode([pa.array(["ab", " c"]), pa.array(["x ", "y"])]).values
+    assert changes.since(changes.end - 1).tolist() == codes.tolist()
+
+
 def test_signs_of_life_are_no_changes_and_few_lists_are_kept() -> None:
     changes = Changes()
     changes.add(np.empty(0, dtype=np.int64))
@@ -209,3 +276,13 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(OptionError, match="names no column"):
         trigger_sql("products", [])
     assert "secret" not in repr(Notifications(Address.parse("postgresql://me:secret@here/db")))
+
+
+def test_tables_with_long_names_have_triggers_of_their_own() -> None:
+    own = re.compile(r'CREATE (?:OR REPLACE FUNCTION|TRIGGER) (?:"sales".)?"(\S+)"')
+    base = "größe_" * 9
+    found = [own.findall(trigger_sql(f"sales.{base}{end}", "id")) for end in "ab"]
+    assert len({*found[0], *found[1]}) == 6
+    assert {len(name.encode()) <= 63 for names in found for name in names} == {True}
+    assert found[0] == own.findall(trigger_sql(f"{base}a", "id"))  # however it is named
+    assert own.findall(trigger_sql("products", "id"))[0] == "semistream_products_changed"

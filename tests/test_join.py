@@ -146,6 +146,23 @@ def test_a_row_larger_than_the_window_is_refused_and_nothing_is_taken(tmp_path):
     assert len(rows_of(join.offer(batch.slice(0, 1)), join.drain())) == 1
 
 
+@pytest.mark.parametrize("algorithm", ["hybridjoin", "meshjoin", "adaptive"])
+def test_a_row_that_no_check_saw_and_no_window_holds_ends_the_join(
+    algorithm, tmp_path, monkeypatch
+):
+    table = pa.table({"id": range(3000), "x": ["y" * 50] * 3000})
+    master = ss.build_master(table, tmp_path / "m", key="id", page_bytes="4KB")
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
+    options = {"at_once": False} if algorithm == "adaptive" else {}
+    join = ss.Join(master, schema, on="id", memory="64KB", algorithm=algorithm, **options)
+    monkeypatch.setattr("semistream.engine.Engine.check", lambda *_: None)
+    batch = pa.record_batch({"id": [1, 2], "text": ["short", "long" * 50_000]}, schema=schema)
+    with pytest.raises(RowTooLargeError, match="a row takes 195"):
+        rows_of(join.offer(batch), join.drain())
+    with pytest.raises(JoinFailedError, match="a row takes 195"):
+        join.offer(batch)
+
+
 def test_a_budget_larger_than_the_master_holds_all_of_it(master):
     join = make(master, memory="16MB", algorithm="meshjoin", how="left")
     assert join.plan.settings["resident"]

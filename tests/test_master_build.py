@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -51,7 +53,7 @@ def _rows(master: ss.Master) -> list[dict[str, object]]:
 
 
 def _files(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    return {path.name for path in folder.iterdir()} - {".lock"}
 
 
 def _own_files(master: ss.Master) -> set[str]:
@@ -526,6 +528,38 @@ def test_a_second_build_is_refused_and_does_not_disturb_the_first(tmp_path) -> N
     source = pa.RecordBatchReader.from_batches(table.schema, batches())
     assert ss.build_master(source, tmp_path / "m", key="id").rows == 500
     assert ss.build_master(table.slice(9), tmp_path / "m", key="id").rows == 491
+
+
+def test_a_build_on_another_host_is_seen_by_a_file_that_is_locked(tmp_path) -> None:
+    folder = tmp_path / "m"
+    ss.build_master(_table(10), folder, key="id")
+    with (folder / ".lock").open("r+b") as lock:  # network file systems lock no folders
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(MasterError, match="another build is writing this master"):
+            ss.build_master(_table(20), folder, key="id")
+    assert ss.build_master(_table(20), folder, key="id").rows == 20
+
+
+def test_no_lock_is_left_where_nothing_was_built(tmp_path) -> None:
+    with pytest.raises(RuntimeError, match="the source broke"):
+        ss.build_master(_failing(_table()), tmp_path, key="id")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_to_is_cleaned_in_vain(tmp_path, monkeypatch) -> None:
+    master = ss.build_master(_table(10), tmp_path, key="id")
+    (tmp_path / ".lock").unlink()
+    real = os.open
+
+    def read_only(path, flags, *args, **options):
+        if flags & os.O_CREAT:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, flags, *args, **options)
+
+    monkeypatch.setattr(files.os, "open", read_only)
+    monkeypatch.setattr(files.os, "access", lambda *_: False)
+    assert ss.master.clean_master(tmp_path) == []
+    assert _files(tmp_path) == _own_files(master)
 
 
 # Replacing

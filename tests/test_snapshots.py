@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import semistream as ss
 from semistream.commands import app
 from semistream.errors import MasterError, MasterNotFoundError, OptionError
-from semistream.master import clean_master, list_snapshots, pins
+from semistream.master import clean_master, list_snapshots, pins, snapshots
 from semistream.master.removal import remove_unneeded
 from semistream.master.snapshots import changes_since
 
@@ -63,11 +63,36 @@ def test_a_snapshot_that_is_not_there_is_told_with_those_that_are(name, tmp_path
         ss.open_master(tmp_path, snapshot=name)
 
 
+def test_the_beginning_of_several_ids_is_not_taken_for_the_current_one(tmp_path, monkeypatch):
+    ids = iter([f"ab{'0' * 30}", f"ab{'1' * 30}"])
+    monkeypatch.setattr("semistream.master.target.Target._snapshot", lambda *_: next(ids))
+    old = built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "4")
+    new = built(tmp_path, 2)
+    with pytest.raises(MasterError, match=f"not the only one .* {old.manifest.files}"):
+        ss.open_master(tmp_path, snapshot="ab")
+    for name in ("ab1", new.snapshot, new.manifest.files):
+        assert prices(ss.open_master(tmp_path, snapshot=name)) == {2}
+
+
+def test_snapshots_are_listed_beside_a_build(tmp_path, monkeypatch):
+    built(tmp_path, 1)
+    whole, done = snapshots.whole_snapshots, []
+
+    def replaced(folder, current):
+        if not done:
+            done.append(built(tmp_path, 2).manifest.files)
+        return whole(folder, current)
+
+    monkeypatch.setattr(snapshots, "whole_snapshots", replaced)
+    assert [(s.manifest.files, s.current) for s in list_snapshots(tmp_path)] == [(done[0], True)]
+
+
 def test_without_pins_a_build_leaves_one_snapshot(tmp_path):
     built(tmp_path, 1)
     new = built(tmp_path, 2)
     assert there(tmp_path) == [new.manifest.files]
-    assert {p.suffix for p in tmp_path.iterdir()} == {
+    assert {p.suffix for p in tmp_path.glob("[!.]*")} == {
         ".json",
         ".pages",
         ".index",
@@ -260,7 +285,7 @@ def test_changes_add_up_over_generations_even_of_removed_snapshots(tmp_path):
     (tmp_path / f"{master.manifest.parent}.changes").unlink()
     assert len(list(changes_since(tmp_path, master.manifest, 1_000))) == 1
     built(tmp_path, 5)
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list(tmp_path.glob("[!.]*"))) == 5
 
 
 # -- the command ----------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def _content(master: ss.Master) -> pa.Table:
 
 
 def _files(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    return {path.name for path in folder.iterdir()} - {".lock"}
 
 
 def _own_files(master: ss.Master) -> set[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.allocation import concat_rows, take_rows
-from semistream.columns import in_place_width, make_column
+from semistream.columns import in_place_width, make_column, varying_room
 from semistream.kernels import GONE, WAITING, chain_values, probe_values
 from semistream.plain import row_bytes
 
@@ -38,20 +38,24 @@ class CacheCost:
     Examples
     --------
     >>> CacheCost.of(pa.schema([("code", pa.int64()), ("description", pa.binary(24))]))
-    CacheCost(least=32, fixed=39.25, factor=1.0)
+    CacheCost(least=32, fixed=39.25, factor=1.0, largest=inf)
     """
 
     least: int
     """Bytes that every row has."""
     fixed: float
     factor: float
+    largest: float
+    """The most bytes that a cache may claim, whatever its rows are; see `varying_room`."""
 
     @classmethod
     def of(cls, schema: pa.Schema) -> CacheCost:
         """Give the cost of a row of this (plain) schema."""
         width, all_in_place = in_place_width(schema)
         fixed = 37.0 + 1.125 * len(schema)
-        return cls(width, fixed, 1.0) if all_in_place else cls(width, fixed - width, 2.0)
+        if all_in_place:
+            return cls(width, fixed, 1.0, varying_room(schema))
+        return cls(width, fixed - width, 2.0, 2.0 * varying_room(schema))
 
     def __call__(self, rows: int, row_bytes_in_all: float) -> float:
         """Give the bytes for so many rows of so many bytes in all."""
@@ -91,7 +95,7 @@ class Cache:
     schema
         The columns of a page; the first is the code.
     capacity
-        The most bytes that it will ever have.
+        The most bytes that it will ever have; at most what `CacheCost` calls the largest.
 
     Examples
     --------

@@ -6,6 +6,7 @@ moved together in place. Values of varying width are Arrow arrays that are made 
 
 from __future__ import annotations
 
+import math
 import mmap
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
     State = npt.NDArray[np.uint8]
 
-__all__ = ["Arena", "Column", "in_place_width", "is_in_place", "make_column"]
+__all__ = ["Arena", "Column", "in_place_width", "is_in_place", "make_column", "varying_room"]
+
+_MOST_VARYING = (1 << 31) - (1 << 24)  # bytes: the offsets of an Arrow array have 32 bits
+_WIDE_OFFSETS = {pa.large_string(), pa.large_binary()}
 
 
 class Arena:
@@ -91,6 +95,20 @@ def is_in_place(kind: pa.DataType) -> bool:
     """Whether values of a plain type have whole bytes of their own, always as many."""
     primitive = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
     return bool(primitive or pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind))
+
+
+def varying_room(schema: pa.Schema) -> float:
+    """Give the most bytes of varying width that rows of a plain schema may have together.
+
+    Examples
+    --------
+    >>> varying_room(pa.schema([("id", pa.int64())]))
+    inf
+    >>> varying_room(pa.schema([("id", pa.int64()), ("name", pa.string())])) < 2**31
+    True
+    """
+    varying = {field.type for field in schema if row_width(field.type) is None}
+    return _MOST_VARYING if varying - _WIDE_OFFSETS else math.inf
 
 
 def make_column(kind: pa.DataType, limit: int) -> Column:

@@ -124,23 +124,29 @@ class Engine(Operator):
 
     # -- taking rows in ---------------------------------------------------------------------
 
-    def check(self, batch: pa.RecordBatch) -> None:
-        """Refuse a batch with a row that could not be held, before any of it is taken."""
+    def check(self, batch: pa.RecordBatch, beside: int = 0) -> None:
+        """Refuse a batch with a row that could not be held, before any of it is taken.
+
+        ``beside`` are bytes that a row will have more than it has in the batch.
+        """
         if self.window.cost.width is not None or not batch.num_rows:
             return
         sizes = self._intake.sizes(batch)
-        largest = int(sizes.max())
+        largest = int(sizes.max()) + beside
         right = self.master.statistics.widest_row
-        window = self.window.cost(1, largest)
+        held = self.window.cost.fit(1, largest, self.least_capacity)
         output = self._output.row_bytes(largest, right) + self._output.scratch
-        if window > self.least_capacity or output > self._output.capacity:
-            msg = (
-                f"row {int(sizes.argmax())} of the batch takes {format_bytes(largest)}: with "
-                f"memory={format_bytes(self.plan.memory)} the window has room for "
-                f"{format_bytes(self.least_capacity)}, output for "
-                f"{format_bytes(self._output.capacity)}. Give more memory, or drop the column."
-            )
-            raise RowTooLargeError(msg)
+        if not held or output > self._output.capacity:
+            row = f"row {int(sizes.argmax())} of the batch"
+            raise self._too_large(row, largest, self.least_capacity)
+
+    def _too_large(self, row: str, size: int, window: int) -> RowTooLargeError:
+        msg = (
+            f"{row} takes {format_bytes(size)}: with memory={format_bytes(self.plan.memory)} the "
+            f"window has room for {format_bytes(window)}, output for "
+            f"{format_bytes(self._output.capacity)}. Give more memory, or drop the column."
+        )
+        return RowTooLargeError(msg)
 
     @property
     def least_capacity(self) -> int:
@@ -259,6 +265,8 @@ class Engine(Operator):
         while not (self.window.can_admit(chunk) and self.algorithm.ready(len(chunk))):
             yield from self._iterate()
             yield from self.serve_overdue()
+            if self.window.is_empty and not self.window.can_admit(chunk):
+                raise self._too_large("a row", chunk.widest, self.window.capacity)
         yield from self._flush()  # what was collected refers to rows that are about to move
         self.algorithm.admitting(chunk)
         self.window.admit(chunk, now, self.metrics.rows_in)

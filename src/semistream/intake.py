@@ -81,7 +81,8 @@ class Intake:
         Rows that fit behind the last one go there: a batch that ends in the middle of a quarter
         would otherwise leave the window with room that nothing uses until a quarter is gone again.
         """
-        quarter, free = self._window.capacity // 4, self._window.free
+        capacity, free = self._window.capacity, self._window.free
+        quarter = int(min(capacity, self._window.cost.largest)) // 4
         return min(quarter, free) if 4 * free >= quarter else quarter
 
     def _chunk(self, batch: pa.RecordBatch) -> Chunk:

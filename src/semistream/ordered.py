@@ -30,6 +30,7 @@ __all__ = ["ARRIVAL", "Ordered"]
 
 ARRIVAL = "semistream: number of arrival"
 _BESIDE = 64  # bytes a row for its number, its code, and what is computed of them
+_NUMBER = 9  # bytes of a row for its number, and that it is not null
 _SLICES = 5  # of the queue's room; more would come at a fixed cost each
 
 
@@ -116,7 +117,7 @@ class Ordered(Operator):
 
     def check(self, batch: pa.RecordBatch) -> None:
         """Refuse a batch with a row that could not be held, before any of it is taken."""
-        self.engine.check(batch)
+        self.engine.check(batch, beside=_NUMBER)
 
     # -- the queue --------------------------------------------------------------------------
 

@@ -169,6 +169,10 @@ class Task:
         """What a cache pays for a master row."""
         return CacheCost.of(self.spec.master.page_schema)
 
+    def cache_bytes(self, wanted: float) -> int:
+        """Give the bytes of a cache that is to have so many: not more than it can use."""
+        return int(max(0, min(wanted, self.cache_cost.largest)))
+
     @property
     def resident_bytes(self) -> int:
         """Bytes to hold the whole master in memory, and an eighth on its way there."""

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.allocation import select
-from semistream.columns import Arena, in_place_width, make_column
+from semistream.columns import Arena, in_place_width, make_column, varying_room
 from semistream.kernels import GONE, WAITING, chain_pages, first_waiting
 from semistream.plain import row_width
 
@@ -109,6 +109,8 @@ class RowCost:
     """Pages of the master."""
     exact: bool
     """Whether codes are exact; where not, a row has a mark that it found a true match."""
+    most: float
+    """Bytes of varying width that all rows may have together; see `varying_room`."""
 
     @classmethod
     def of(cls, schema: pa.Schema, pages: int, exact: bool) -> RowCost:
@@ -120,9 +122,10 @@ class RowCost:
         if not all_in_place:  # in place once, the rest three times, and a quarter of both waits
             fixed, factor = fixed - 2 * in_place, 3.25
         if None not in widths:
-            return cls(known, known, known, fixed, factor, pages, exact)
+            return cls(known, known, known, fixed, factor, pages, exact, varying_room(schema))
         assumed = known + 32 * widths.count(None)
-        return cls(None, assumed, in_place, fixed + 4, factor, pages, exact)
+        most = varying_room(schema)
+        return cls(None, assumed, in_place, fixed + 4, factor, pages, exact, most)
 
     def __call__(self, rows: int, row_bytes: float) -> int:
         """Give the bytes for so many rows of so many bytes in all."""
@@ -132,7 +135,18 @@ class RowCost:
         """Give how many rows of this size fit."""
         each = self.fixed + self.factor * row_bytes
         few = int(room // (each + 8))
-        return few if few <= self.heads else int((room - 8 * self.heads) // each)
+        fit = few if few <= self.heads else int((room - 8 * self.heads) // each)
+        varying = row_bytes - self.least
+        return int(min(fit, self.most / varying)) if varying > 0 else fit
+
+    def fit(self, rows: int, row_bytes: float, room: int) -> bool:
+        """Whether so many rows of so many bytes in all have room."""
+        return self(rows, row_bytes) <= room and row_bytes - rows * self.least <= self.most
+
+    @property
+    def largest(self) -> float:
+        """The most bytes of a window whatever its rows are; one of narrow rows may have more."""
+        return self.factor * self.most
 
 
 class Window:
@@ -183,6 +197,11 @@ class Window:
         return len(self.state)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether all rows that are held are gone."""
+        return self.gone == len(self)
+
+    @property
     def nbytes(self) -> int:
         """Bytes held now."""
         arrays = sum(arena.nbytes for arena in self._arenas.values())
@@ -204,15 +223,15 @@ class Window:
 
     def _can_append(self, chunk: Chunk) -> bool:
         rows = len(self) + len(chunk)
-        return self.cost(rows, self._bytes + int(chunk.sizes.sum())) <= self.capacity
+        return self.cost.fit(rows, self._bytes + int(chunk.sizes.sum()), self.capacity)
 
     def _fits(self, chunk: Chunk) -> bool:
         """Whether the chunk has room when the rows that are gone have made way."""
         rows, new = len(self) - self.gone + len(chunk), int(chunk.sizes.sum())
         if self.cost.width is not None:
-            return self.cost(rows, rows * self.cost.width) <= self.capacity
+            return self.cost.fit(rows, rows * self.cost.width, self.capacity)
         kept = int(self._sizes[self.state != GONE].sum())
-        return self.cost(rows, kept + new) <= self.capacity
+        return self.cost.fit(rows, kept + new, self.capacity)
 
     def fits_now(self) -> bool:
         """Whether the rows that are held, those gone included, are within the capacity."""

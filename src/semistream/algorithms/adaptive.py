@@ -12,7 +12,7 @@ from semistream.algorithms.base import Algorithm
 from semistream.algorithms.worth import MOST_COUNTED, Passed, Rest, cache_pays, far_ahead
 from semistream.allocation import take
 from semistream.blocks import Blocks
-from semistream.cache import Cache
+from semistream.cache import Cache, CacheCost
 from semistream.errors import OptionError
 from semistream.kernels import WAITING, count_waiting
 from semistream.lookup import Lookup, page_faults
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from semistream.master import Master
     from semistream.output import Pairs
     from semistream.plan import Plan, Task
+    from semistream.spec import JoinSpec
     from semistream.window import Chunk
 
     Rows = npt.NDArray[np.int64]
@@ -99,7 +100,8 @@ class Adaptive(Algorithm):
     @staticmethod
     def _least_window(task: Task, parts: dict[str, int]) -> dict[str, int]:
         rest = task.memory - sum(parts.values())
-        return {"least_window": max(task.least_window, rest // 16)}
+        largest = CacheCost.of(_cached(task.spec)).largest - parts["cache"]  # with what is staged
+        return {"least_window": int(max(task.least_window, rest // 16, rest - largest))}
 
     @staticmethod
     def _sketch_bytes(task: Task) -> int:
@@ -131,13 +133,12 @@ class Adaptive(Algorithm):
                 settings |= {"output_rows": rows} | ({"at_once": True} if at_once else {})
         each = 4 if master.index.first_part is None else 5
         parts |= {"counters": each * master.pages + cls._sketch_bytes(task)}
-        rest = task.memory - sum(parts.values())
-        return {**parts, "cache": max(0, rest) // _STAGING}, settings
+        rest, largest = task.memory - sum(parts.values()), CacheCost.of(_cached(task.spec)).largest
+        return {**parts, "cache": int(min(max(0, rest) // _STAGING, largest / 4))}, settings
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        page, wanted = engine.master.page_schema, gathered_schema(engine.spec)
-        self._schema = pa.schema([page.field(0), *wanted])
+        self._schema = _cached(engine.spec)
         self._staging = engine.plan.components["cache"]
         self._several = _several(engine.master)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
@@ -437,6 +438,11 @@ class Adaptive(Algorithm):
         several = 0 if self._several is None else self._several.nbytes
         counters = self._counts.nbytes + self._sketch.nbytes + several
         return {"cache": self._cache.nbytes, "counters": counters}
+
+
+def _cached(spec: JoinSpec) -> pa.Schema:
+    """Give the columns of the cache: the code, and what is gathered."""
+    return pa.schema([spec.master.page_schema.field(0), *gathered_schema(spec)])
 
 
 def _union(pages: Rows, others: npt.NDArray[Any], total: int) -> Rows:

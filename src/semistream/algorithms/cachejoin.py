@@ -56,7 +56,7 @@ class Cachejoin(Hybridjoin):
     def plan(cls, task: Task, *, cache: float = 0.5, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: one page, output, the cache (H_R), and the window (H_S and Q)."""
         parts = task.fixed(1)
-        size = max(0, int(share("cache", cache) * (task.memory - sum(parts.values()))))
+        size = task.cache_bytes(share("cache", cache) * (task.memory - sum(parts.values())))
         return task.split(cls.name, {**parts, "cache": size}, {"cache_share": float(cache)})
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401

@@ -12,6 +12,7 @@ from semistream.algorithms.base import share
 from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.allocation import take_rows
 from semistream.cache import Cache
+from semistream.columns import varying_room
 from semistream.engine import Engine
 from semistream.ordered import ARRIVAL, Ordered
 from semistream.plain import plain_schema
@@ -68,9 +69,11 @@ class Derakhshan(Hybridjoin):
         parts = task.fixed(1)
         parts |= {"queue": int(8 * task.window_row), "ordered": int(8 * task.output_row)}
         rest = max(0, task.memory - sum(parts.values()) - task.least_window) * 3 // 4
-        parts["cache"] = int(share("cache", cache) * rest)
+        parts["cache"] = task.cache_bytes(share("cache", cache) * rest)
         parts["queue"] += (rest - parts["cache"]) * 2 // 3
         parts["ordered"] += (rest - parts["cache"]) // 3
+        # It becomes one batch, and of its bytes a third are rows.
+        parts["ordered"] = int(min(parts["ordered"], 3 * varying_room(task.spec.output)))
         return task.split(cls.name, parts)
 
     @classmethod

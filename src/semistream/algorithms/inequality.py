@@ -35,9 +35,10 @@ class CacheInequality(Algorithm):
     @staticmethod
     def divided(task: Task, parts: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
         """Give the components beside the window, the cache's staging included, and settings."""
-        rest = task.memory - sum(parts.values())
-        staging = max(0, rest) // _STAGING
-        least = max(task.least_window, (rest - staging) // 16)
+        rest, largest = task.memory - sum(parts.values()), task.cache_cost.largest
+        staging = int(min(max(0, rest) // _STAGING, largest / 4))
+        divided = rest - staging
+        least = int(max(task.least_window, divided // 16, divided - largest))
         return {**parts, "cache": staging}, {"least_window": least}
 
     @staticmethod

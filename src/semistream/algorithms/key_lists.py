@@ -54,7 +54,7 @@ class KeyLists(Algorithm):
         fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // cls.fetch_part, _LARGEST_FETCH))
         parts = {"output": task.output_bytes, "fetch": fetch}
         rest = max(0, task.memory - sum(parts.values()) - 2 * task.least_window)
-        parts["cache"] = int(share("cache", cache) * rest)
+        parts["cache"] = task.cache_bytes(share("cache", cache) * rest)
         cost = task.cost
         each = _EXACT if master.keys.exact else _HASHED
         left = max(0, task.memory - sum(parts.values()))

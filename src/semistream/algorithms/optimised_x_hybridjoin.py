@@ -67,6 +67,7 @@ class OptimisedXHybridjoin(XHybridjoin):
         chosen = min(int(_PINNED * rest), rest - task.least_window) // price
         pages = max(1, chosen) if l is None else positive("l", l)
         pages = min(pages, max(1, task.spec.master.pages))
+        pages = max(1, task.cache_bytes(pages * price) // price)
         parts["pinned"] += pages * price
         return task.split(cls.name, parts, {"pinned": pinned, "k": 1, "l": pages})
 

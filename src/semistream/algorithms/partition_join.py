@@ -75,8 +75,8 @@ class PartitionJoin(Algorithm):
         total = max(1, task.spec.master.pages)
         pages = min(positive("pages", pages), total)
         parts = task.fixed(pages) | {"counters": 4 * -(-total // pages)}
-        held = int(share("cache", cache) * (task.memory - sum(parts.values())))
-        plan = task.split(cls.name, {**parts, "cache": max(0, held)}, {"buffer_pages": pages})
+        held = task.cache_bytes(share("cache", cache) * (task.memory - sum(parts.values())))
+        plan = task.split(cls.name, {**parts, "cache": held}, {"buffer_pages": pages})
         tuned = max(2, int(plan.settings["window_rows"]) // 16)
         chosen = tuned if threshold is None else positive("threshold", threshold)
         return plan.with_settings(threshold=chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from semistream.errors import RowTooLargeError
 from semistream.metrics import Metrics
 from semistream.operator import Operator
 from semistream.plan import MemoryUse
@@ -95,13 +96,24 @@ class Auto(Operator):
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
         """Take a batch in; go over to another algorithm where that is decided."""
         now = self._clock() if arrived is None else arrived
+        checked = self._chosen
         for start in range(0, max(1, batch.num_rows), _PIECE):
             piece = batch.slice(start, _PIECE)
+            if self._chosen is not checked:
+                self._check_rest(piece, start)
             yield from self._counted(self._operator.run(piece, now))
             self._pilot.saw(piece)
             choice = self._pilot.decide(self.metrics)
             if choice is not None:
                 yield from self._follow(choice)
+
+    def _check_rest(self, piece: pa.RecordBatch, start: int) -> None:
+        """Refuse a row that was checked for an algorithm which does not run any more."""
+        try:
+            self.check(piece)
+        except RowTooLargeError as error:
+            msg = f"{error} (Counted from row {start} on; {self._chosen.algorithm} runs now.)"
+            raise RowTooLargeError(msg) from None
 
     def _follow(self, choice: Choice) -> Batches:
         if not choice.same(self._chosen):

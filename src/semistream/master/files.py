@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _PREFIX = ".draft-"
+_LOCK = ".lock"  # stays: were it removed, two could hold two files of this name
 _REMOVALS = 10
 _COPY = 1 << 30
 DATA = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.(pages|index|filter|changes|manifest)")
@@ -188,17 +189,20 @@ def exclusive(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        with suppress(OSError):
+            if [path.name for path in folder.iterdir()] == [_LOCK]:
+                (folder / _LOCK).unlink()
+        os.close(handle)
         for path in created:
             with suppress(OSError):
                 path.rmdir()  # succeeds only if empty
-        os.close(handle)
 
 
 def _locked(folder: Path) -> int:
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            handle = os.open(folder, os.O_RDONLY)
+            handle = _opened(folder)
         except FileNotFoundError:  # removed by a build that failed just now
             continue
         try:
@@ -210,6 +214,20 @@ def _locked(folder: Path) -> int:
         if os.fstat(handle).st_nlink:
             return handle
         os.close(handle)  # likewise removed, before it was ours
+
+
+def _opened(folder: Path) -> int:
+    """Open what is locked; the folder itself where nobody can build for want of permission."""
+    # A file, not the folder: network file systems lock those across hosts, if opened for writing.
+    try:
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        if os.access(folder, os.W_OK):
+            raise
+        return os.open(folder, os.O_RDONLY)
+    with suppress(OSError):  # another user's, who has done it
+        os.fchmod(handle, 0o666)  # for all users who build here, whatever the umask is
+    return handle
 
 
 def held_pages(address: int, size: int) -> int:

@@ -10,6 +10,7 @@
       <snapshot>-<id>.changes   the codes whose rows differ from the parent's (after a sync)
       <snapshot>-<id>.manifest  a copy of the manifest, which stays as long as the snapshot does
       .pins/<query>/<batch>     which snapshot a micro-batch reads
+      .lock                     held by whoever builds
 
 Every byte is under a checksum (XXH3): of each part with its padding in the index, of index,
 filter and changes in the manifest, of the manifest in itself.

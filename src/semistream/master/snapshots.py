@@ -64,14 +64,26 @@ def list_snapshots(path: str | os.PathLike[str]) -> list[Snapshot]:
     [(2, True, ())]
     """
     folder = Path(path)
-    current, pins = Manifest.load(folder), all_pins(folder)
-    found = []
+    current = Manifest.load(folder)
+    while True:
+        found = list(_snapshots(folder, current))
+        newer = current if any(each.current for each in found) else Manifest.load(folder)
+        if newer.files == current.files:
+            return sorted(found, key=lambda each: (each.current, each.time), reverse=True)
+        current = newer  # a build has replaced the one that was
+
+
+def _snapshots(folder: Path, current: Manifest) -> Iterator[Snapshot]:
+    """Give the snapshots, but for those that a build beside us has removed."""
+    pins = all_pins(folder)
     for manifest in whole_snapshots(folder, current):
         of_it = (p for p in pins if p.pin.files == manifest.files)
         told = tuple(sorted(_tell(p) for p in of_it))
-        made = (folder / manifest.name("pages")).stat().st_mtime
-        found.append(Snapshot(manifest, made, manifest.files == current.files, told))
-    return sorted(found, key=lambda each: (each.current, each.time), reverse=True)
+        try:
+            made = (folder / manifest.name("pages")).stat().st_mtime
+        except FileNotFoundError:
+            continue
+        yield Snapshot(manifest, made, manifest.files == current.files, told)
 
 
 def _tell(pinned: Pinned) -> str:
@@ -99,7 +111,7 @@ def find_snapshot(folder: Path, wanted: str) -> Manifest:
     Of several with the same content the current one is taken, or else the newest.
     """
     current = Manifest.load(folder)
-    if current.files.startswith(wanted) and wanted:
+    if wanted in {current.files, current.snapshot}:
         return current
     if DATA.fullmatch(f"{wanted}.manifest"):
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semistream.master.database.follower import Follower, Unheard
 
@@ -89,12 +90,15 @@ class Changes:
         """Whether every change is known; where there is no feed, nobody asks for that."""
         return self.follower is None or self.follower.trusted
 
-    def listen(self, feed: Feed, keys: Keys) -> None:
-        """Follow a feed, from now on and as long as this is needed."""
+    def listen(self, feed: Feed, keys: Keys, padded: Sequence[bool]) -> None:
+        """Follow a feed, from now on and as long as this is needed.
+
+        ``padded`` says which columns of the key have blanks at their end that do not count.
+        """
         with self._lock:
             if self.follower is None:
                 kind = pa.schema(list(zip(keys.names, keys.types, strict=True)))
-                self.follower = Follower(feed, kind, _adding(weakref.ref(self), keys))
+                self.follower = Follower(feed, kind, _adding(weakref.ref(self), keys, padded))
                 self.follower.start()
 
     def settle(self) -> None:
@@ -133,14 +137,22 @@ class Changes:
         self.__init__()  # type: ignore[misc] # another process has its own feed
 
 
-def _adding(known: weakref.ref[Changes], keys: Keys) -> Callable[[Sequence[pa.Array] | None], None]:
+def _adding(
+    known: weakref.ref[Changes], keys: Keys, padded: Sequence[bool]
+) -> Callable[[Sequence[pa.Array] | None], None]:
     """Give what a follower calls; when nobody needs it any more, it ends."""
 
     def changed(columns: Sequence[pa.Array] | None) -> None:
         changes = known()
         if changes is None:
             raise Unheard
-        codes = None if columns is None else keys.encode(columns)
+        codes = None if columns is None else keys.encode(_stripped(columns, padded))
         changes.add(None if codes is None else codes.values[codes.valid])
 
     return changed
+
+
+def _stripped(columns: Sequence[pa.Array], padded: Sequence[bool]) -> list[pa.Array]:
+    """Give key columns as they are fetched: without the blanks that fill a char(n)."""
+    pairs = zip(columns, padded, strict=True)
+    return [pc.utf8_rtrim(column, " ") if blanks else column for column, blanks in pairs]

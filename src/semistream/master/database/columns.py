@@ -51,6 +51,11 @@ class Column:
     full: str = ""
     """The same with length, signs and collation, where keys are sent in it."""
 
+    @property
+    def padded(self) -> bool:
+        """Whether PostgreSQL tells its values to others with blanks at their end: char(n)."""
+        return self.declared == "bpchar"
+
 
 @dataclass(frozen=True)
 class Format:

@@ -87,13 +87,9 @@ class Topic(Feed):
         keys: list[Any] = []
         for message in messages:
             self._note(message, reached)
-            if message.error():
-                continue
-            try:
-                keys.append(parse_key(message.key() or message.value() or b""))
-            except ValueError:
-                return EVERYTHING
-        return Heard(tuple(keys), everything=None in keys)
+            if not message.error():
+                keys.append(_key(message))
+        return EVERYTHING if None in keys else Heard(tuple(keys))
 
     def _note(self, message: Message, reached: dict[int, int]) -> None:
         """Note how far a partition was read; records of transactions are passed over in silence."""
@@ -144,6 +140,14 @@ class Topic(Feed):
 
     def _lost(self, why: str) -> FeedError:
         return FeedError(f"the changes in topic {self.topic!r} are lost: {why}")
+
+
+def _key(message: Message) -> Any:  # noqa: ANN401 - what JSON has
+    """Read the key that a message names; None, for all of them, where it is not understood."""
+    try:
+        return parse_key(message.key() or message.value() or b"")
+    except ValueError:
+        return None
 
 
 def _client() -> Any:  # noqa: ANN401 - the module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from semistream.errors import OptionError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Notifications", "trigger_sql"]
 
 _LONGEST = 63  # bytes of a name in PostgreSQL
+_LONGEST_OWN = _LONGEST - 16  # leaves bytes for what follows it
 _TRIGGER = """\
 -- Tells the channel {channel} the key of every row of {table} that is inserted, updated or deleted,
 -- as JSON; null stands for all rows. To be run once, by the table's owner.
@@ -122,7 +124,7 @@ def trigger_sql(table: str, key: str | Sequence[str], channel: str = "semistream
     if len(channel.encode()) > _LONGEST:
         raise OptionError(f"channel {channel!r} is too long: {_LONGEST} bytes are the most")
     sql = _psycopg().sql
-    own = f"semistream_{table.rpartition('.')[2]}"[: _LONGEST - 16]
+    own = _own_name(table.rpartition(".")[2])
     text: str = (
         sql.SQL(_TRIGGER)
         .format(
@@ -138,6 +140,14 @@ def trigger_sql(table: str, key: str | Sequence[str], channel: str = "semistream
         .as_string()
     )
     return text
+
+
+def _own_name(table: str) -> str:
+    """Give what the names of a table's function and triggers begin with, each table its own."""
+    name = f"semistream_{table}".encode()
+    if len(name) > _LONGEST_OWN:
+        name = name[: _LONGEST_OWN - 9] + f"_{sha256(name).hexdigest()[:8]}".encode()
+    return name.decode(errors="ignore")  # a letter that was cut apart is left out
 
 
 def _json(sql: Any, row: str, names: Sequence[str]) -> Any:  # noqa: ANN401 - psycopg's

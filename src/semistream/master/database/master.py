@@ -70,7 +70,8 @@ class DatabaseMaster(Master):
     def listen(self) -> None:
         """Follow the change feed in this process, if there is one."""
         if self.feed is not None:
-            self.changes.listen(self.feed, self.keys)
+            padded = [column.padded for column in self.table.keys]
+            self.changes.listen(self.feed, self.keys, padded)
 
     def only(self, names: Sequence[str]) -> DatabaseMaster:
         """Give the master with the key and these columns: no others will travel."""
