@@ -96,6 +96,23 @@ def test_what_is_no_profile_is_refused(content, tmp_path):
     path.write_text(content)
     with pytest.raises(OptionError, match="semistream calibrate"):
         Profile.load(path)
+def test_patches_and_a_little_memory_are_no_reason_to_doubt_a_profile(profile):
+    def doubts(**machine):
+        return replace(profile, machine={**profile.machine, **machine}).doubts()
+
+    def patched(version):
+        return ".".join([*version.split(".")[:2], "999"])
+
+    memory, python = profile.machine["memory_bytes"], profile.machine["python"]
+    versions = profile.machine["versions"]
+    newer = {name: patched(version) for name, version in versions.items()}
+    assert doubts(memory_bytes=int(1.03 * memory), python=patched(python), versions=newer) == []
+    assert "memory_bytes was" in doubts(memory_bytes=int(1.1 * memory))[0]
+    assert "python was 2.7.18" in doubts(python="2.7.18")[0]
+    assert "'numpy': '1.0.0'" in doubts(versions=versions | {"numpy": "1.0.0"})[0]
+    assert len(doubts(memory_bytes=None, versions=None)) == 2
+
+
 
 
 def test_a_profile_without_its_machine_is_none(profile, tmp_path):
