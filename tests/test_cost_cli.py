@@ -85,7 +85,13 @@ def test_a_sample_is_asked_with_its_key(master, monkeypatch):
     def sample_source(source, opened, on):
         asked.append((source, on))
         demand = Demand.zipf(opened.statistics.values, 0.5, opened.pages)
-        return SimpleNamespace(demand=lambda _: demand, row_bytes=30.0, describe=lambda: "as seen")
+        return SimpleNamespace(
+            demand=lambda _: demand,
+            row_bytes=30.0,
+            columns=3,
+            describe=lambda: "as seen",
+            as_dict=dict,
+        )
 
     stub = SimpleNamespace(sample_source=sample_source)
     monkeypatch.setitem(sys.modules, "semistream.cost.sampling.sample", stub)

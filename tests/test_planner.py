@@ -18,9 +18,12 @@ from semistream.cost.planning.loads import by_key, by_page
 from semistream.cost.planning.measure import measure
 from semistream.cost.planning.synthetic import SyntheticStream, read_keys
 from semistream.cost.predict import predict
+from semistream.cost.planning.stream import stream_like
 from semistream.cost.profile import Profile, default_path
 from semistream.errors import BudgetError, OptionError
 from semistream.spec import JoinSpec
+from semistream.cost.sampling.sample import sample_stream
+from semistream.cost.unit_costs import Fit
 from semistream.workloads import Stream, Zipf, master_table
 
 KEYS, MEMORY = 60_000, 1 << 20
@@ -205,6 +208,8 @@ def test_without_reason_there_is_no_advice(planning):
     assert replace(planning, machine_memory=0).advice == []
 
 
+    law = {"law": "zipf", "exponent": 1.0, "absent": 0.0, "matches": 1.0}
+    assert values["stream"] == law | {"columns": 3, "row_bytes": 21}
 def test_a_budget_that_holds_the_master(master, planning):
     assert said(plan(master, memory="64MB"), "hold the whole master")
     assert not said(planning, "hold the whole master")
@@ -270,7 +275,8 @@ def test_hot_keys_load_workers_unevenly_unless_their_pages_are_dealt_out():
 @pytest.mark.parametrize("divide", [by_key, by_page])
 @pytest.mark.parametrize("absent", [0.0, 0.3])
 def test_a_workers_demand_is_a_demand(divide, absent):
-    load = divide(Demand.zipf(100_000, 1.0, 700, absent=absent), 8)
+    demand = replace(Demand.zipf(100_000, 1.0, 700, absent=absent), matches=2.5)
+    load = divide(demand, 8)
     mine = load.demand
     assert 1 / 8 < load.share < 1
     assert float(mine.size @ mine.share) == pytest.approx(1)
@@ -299,6 +305,7 @@ def test_routing_reads_less_and_moves_rows(master, planning):
 
 
 def test_a_rate_is_divided_among_workers(master):
+    assert mine.matches == 2.5
     alone = plan(master, rate="1M", algorithms=FEW)
     together = plan(master, rate="1M", algorithms=FEW, cluster=4)
     assert together.cluster.memory == together.winner.memory < alone.winner.memory
@@ -361,10 +368,19 @@ def test_a_sample_takes_the_place_of_a_law(master):
     share = np.array([0.8, 0.1, 0.1 / (KEYS - 2)])
     size = np.array([1.0, 1.0, KEYS - 2.0])
     counted = Demand(size, share, np.array([3, 5], np.int32), master.pages)
-    sample = SimpleNamespace(demand=lambda _: counted, row_bytes=99.6, describe=lambda: "as seen")
+    sample = SimpleNamespace(
+        demand=lambda _: counted,
+        row_bytes=99.6,
+        columns=6,
+        describe=lambda: "as seen",
+        as_dict=lambda: {"law": "counted"},
+    )
     found = plan(master, memory=MEMORY, sample=sample)
     assert found.question.demand is counted
-    assert found.question.spec.plain_stream.field("filler").type == pa.binary(79)
+    fillers = [
+        kind for kind in found.question.spec.plain_stream.types if kind.id == pa.binary(1).id
+    ]
+    assert [kind.byte_width for kind in fillers] == [27, 26, 26]
     assert "as seen" in str(found)
 
 
@@ -395,6 +411,31 @@ def test_a_machine_is_calibrated_once(master, calibrations):
     second = ss.plan(master.path, memory=MEMORY, algorithms=["moij"])
     assert calibrations == [True]
     assert "measured quickly, 20" in second.notes[0]
+    assert found.as_dict()["stream"] == {"law": "counted", "columns": 6, "row_bytes": 100}
+
+
+@pytest.mark.parametrize(("size", "columns"), [(20, 3), (20, 2), (8, 1), (40, 9), (500, 40)])
+def test_a_stream_has_the_bytes_and_the_columns_of_its_sample(master, size, columns):
+    kinds = stream_like(master, size, columns).types
+    assert len(kinds) == columns
+    assert sum(kind.byte_width for kind in kinds) == size
+
+
+def test_what_a_sample_tells_is_planned_with(tmp_path):
+    """Hot keys have ten rows each, the others one."""
+    ids = np.repeat(np.arange(5000), np.where(np.arange(5000) < 50, 10, 1))
+    rows = pa.table({"id": ids, "x": np.zeros(len(ids))})
+    built = ss.build_master(rows, tmp_path, key="id", page_bytes="4KB", filter=False)
+    wide = {f"c{n}": pa.array(np.zeros(20_000)) for n in range(9)}
+    draw = np.random.default_rng(1)
+    keys = np.where(draw.random(20_000) < 0.8, draw.integers(0, 50, 20_000), 100_000)
+    sample = sample_stream([pa.record_batch({"id": keys} | wide)], built, "id")
+    found = plan(built, memory="16KB", sample=sample, algorithms=["hybridjoin"])
+    assert found.winner.prediction.loop.output == pytest.approx(10)
+    stream = json.loads(json.dumps(found.as_dict()))["stream"]
+    assert (stream["law"], stream["columns"], stream["row_bytes"]) == ("counted", 10, 82)
+    assert stream["absent"] == pytest.approx(0.2, abs=0.01)
+    assert stream["misfit"] > stream["misfit_allowed"]
     assert second.question.costs.c_S == first.question.costs.c_S == PROFILE.costs.c_S
 
 

@@ -57,7 +57,9 @@ class Setting:
 
     @cached_property
     def duplicates(self) -> float:
-        """Master rows of a join value (the m of m:n)."""
+        """Master rows of a join value that is asked for (the m of m:n)."""
+        if self.demand.matches is not None:
+            return self.demand.matches
         statistics = self.task.spec.master.statistics
         return statistics.rows / max(1, statistics.values)
 

@@ -101,7 +101,8 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     asked = Asked.of(memory, rate, batch_rows)
     opened = master if isinstance(master, Master) else open_master(master, read="direct")
     stream = stream_of(opened, skew, absent, sample, on or list(opened.key))
-    schema = stream_schema or stream_like(opened, stream.row_bytes or stream_row)
+    size = stream.row_bytes or stream_row
+    schema = stream_schema or stream_like(opened, size, stream.columns)
     keys = on if on and stream_schema else list(opened.key)
     spec = JoinSpec.resolve(opened, schema, keys, how, select, "")
     names, workers = _names(algorithms), None if cluster is None else check_workers(cluster)
@@ -111,8 +112,8 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     on_all = None
     if workers is not None and answers[0].prediction:
         on_all = cluster_of(question, workers, answers[0])
-    size = int(costs.profile.machine["memory_bytes"])
-    return Planning(answered, asked, answers, size, (costs.note, stream.note), on_all)
+    machine, notes = int(costs.profile.machine["memory_bytes"]), (costs.note, stream.note)
+    return Planning(answered, asked, answers, machine, notes, stream.facts, on_all)
 
 
 def _measured_here(master: Master, say: Say) -> Current:
