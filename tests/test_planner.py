@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.algorithms import _REGISTRY
+from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.planning.current import current_profile
@@ -21,6 +23,9 @@ from semistream.cost.predict import predict
 from semistream.cost.planning.stream import stream_like
 from semistream.cost.profile import Profile, default_path
 from semistream.errors import BudgetError, OptionError
+from semistream.spec import JoinSpec
+from semistream.errors import BudgetError, OptionError
+from semistream.master.database import DatabaseMaster
 from semistream.spec import JoinSpec
 from semistream.cost.sampling.sample import sample_stream
 from semistream.cost.unit_costs import Fit
@@ -101,6 +106,23 @@ def test_an_algorithm_that_does_not_fit_is_listed_with_what_it_needs(master):
 def test_only_the_algorithms_that_are_named(master):
     found = plan(master, memory=MEMORY, algorithms=["moij", "meshjoin"])
     assert {answer.algorithm for answer in found.answers} == {"moij", "meshjoin"}
+def test_an_algorithm_without_a_model_is_left_out_and_refused_by_name(master, monkeypatch):
+    monkeypatch.setitem(_REGISTRY, "mine", type("Mine", (Hybridjoin,), {"name": "mine"}))
+    found = plan(master, memory=MEMORY)
+    assert "mine" in ss.algorithms()
+    assert "mine" not in {answer.algorithm for answer in found.answers}
+    with pytest.raises(OptionError, match="'mine' has no cost model"):
+        plan(master, memory=MEMORY, algorithms=["moij", "mine"])
+
+
+@pytest.mark.parametrize(
+    "table", ["postgresql://shop@nowhere.example/shop", DatabaseMaster.__new__(DatabaseMaster)]
+)
+def test_a_table_in_a_database_has_no_pages_to_plan_with(table):
+    with pytest.raises(OptionError, match=r"no pages to plan with.*with build_master"):
+        plan(table, memory=MEMORY)
+
+
 
 
 @pytest.mark.parametrize(
@@ -411,32 +433,16 @@ def test_a_machine_is_calibrated_once(master, calibrations):
     second = ss.plan(master.path, memory=MEMORY, algorithms=["moij"])
     assert calibrations == [True]
     assert "measured quickly, 20" in second.notes[0]
-    assert found.as_dict()["stream"] == {"law": "counted", "columns": 6, "row_bytes": 100}
-
-
-@pytest.mark.parametrize(("size", "columns"), [(20, 3), (20, 2), (8, 1), (40, 9), (500, 40)])
-def test_a_stream_has_the_bytes_and_the_columns_of_its_sample(master, size, columns):
-    kinds = stream_like(master, size, columns).types
-    assert len(kinds) == columns
-    assert sum(kind.byte_width for kind in kinds) == size
-
-
-def test_what_a_sample_tells_is_planned_with(tmp_path):
-    """Hot keys have ten rows each, the others one."""
-    ids = np.repeat(np.arange(5000), np.where(np.arange(5000) < 50, 10, 1))
-    rows = pa.table({"id": ids, "x": np.zeros(len(ids))})
-    built = ss.build_master(rows, tmp_path, key="id", page_bytes="4KB", filter=False)
-    wide = {f"c{n}": pa.array(np.zeros(20_000)) for n in range(9)}
-    draw = np.random.default_rng(1)
-    keys = np.where(draw.random(20_000) < 0.8, draw.integers(0, 50, 20_000), 100_000)
-    sample = sample_stream([pa.record_batch({"id": keys} | wide)], built, "id")
-    found = plan(built, memory="16KB", sample=sample, algorithms=["hybridjoin"])
-    assert found.winner.prediction.loop.output == pytest.approx(10)
-    stream = json.loads(json.dumps(found.as_dict()))["stream"]
-    assert (stream["law"], stream["columns"], stream["row_bytes"]) == ("counted", 10, 82)
-    assert stream["absent"] == pytest.approx(0.2, abs=0.01)
-    assert stream["misfit"] > stream["misfit_allowed"]
+    assert "Reads of this master, tried just now, " in second.notes[0]
     assert second.question.costs.c_S == first.question.costs.c_S == PROFILE.costs.c_S
+
+
+def test_reads_of_another_disk_take_the_place_of_the_profiles(master, calibrations):
+    slow = {way: curve * 1e4 for way, curve in PROFILE.costs.c_io.items()}
+    replace(PROFILE, costs=PROFILE.costs.with_reads(slow)).save(default_path())
+    found = ss.plan(master.path, memory=MEMORY, algorithms=["moij"])
+    assert "times as long as the profile's, and count in their place" in found.notes[0]
+    assert found.question.costs.c_io["direct"](16384) < slow["direct"](16384) / 2
 
 
 @pytest.mark.parametrize(
