@@ -107,6 +107,14 @@ def test_the_winner_is_run(master):
     assert measured["measured_to_predicted"] == measured["measured"] / measured["predicted"] > 0
 
 
+def test_where_no_budget_gives_the_rate_nothing_is_measured(master):
+    shown = plan(master, "--rate", "1G", *FEW, "--measure", "--json")
+    assert shown.exit_code == 0, shown.output
+    assert "Nothing was measured: no algorithm is predicted to reach the rate" in shown.stderr
+    assert "measured" not in json.loads(shown.stdout)
+    assert plan(master, "--rate", "1k", "--measure", "--seconds", 0).exit_code == 2
+
+
 def test_a_figure_is_drawn(master, tmp_path):
     shown = plan(master, "--rate", "200k", *FEW, "--figure", tmp_path / "new" / "plan.svg")
     assert shown.exit_code == 0, shown.output
@@ -128,6 +136,11 @@ def test_a_figure_without_matplotlib_names_the_extra(master, tmp_path, monkeypat
         (("--memory", "1MB", "--algorithm", "mioj"), "Did you mean 'moij'"),
         (("--memory", "1MB", "--read", "fast"), "read 'fast' is not known"),
         (("--memory", "1MB", "--profile", "none.json"), "none.json: there is no profile"),
+        (("--memory", "1MB", "--on", "id"), "--on names the key of a --sample"),
+        (("--memory", "1MB", "--sample", "s.csv", "--skew", 0), "--skew beside --sample"),
+        (("--memory", "1MB", "--sample", "s.csv", "--absent", 0), "--absent beside --sample"),
+        (("--memory", "1MB", "--sample", "s", "--stream-row", 20), "--stream-row beside --sample"),
+        (("--memory", "1MB", "--seconds", 2), "--seconds 2 is how long --measure counts"),
     ],
 )
 def test_mistakes_are_messages(master, arguments, said):
