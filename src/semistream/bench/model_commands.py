@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench.figure import draw
 from semistream.bench.model import ModelGrid, measure_model, predicted_again
 from semistream.bench.show import terminal_table
@@ -15,10 +14,15 @@ from semistream.bench.store import compact, read_record, write_record
 from semistream.bench.tables import sheets
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.calibration.turns import Pace
-from semistream.cost.profile import FORMAT, Profile
+from semistream.cost.models import MODELS, check_model
+from semistream.cost.planning.current import given
+from semistream.cost.profile import FORMAT
 from semistream.cost.unit_costs import UnitCosts
 from semistream.errors import OptionError
-from semistream.terminal import AsJson, console, messages, progress_bar
+from semistream.terminal import AsJson, console, errors, messages, progress_bar
+
+if TYPE_CHECKING:
+    from semistream.cost.profile import Profile
 
 __all__ = ["add_to"]
 
@@ -41,7 +45,7 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
         Path | None, typer.Option(help="Unit costs; measured before all else where not given.")
     ] = None,
     again: Annotated[
-        bool, typer.Option(help="Measure nothing: predict anew for the record that is there.")
+        bool, typer.Option(help="Measure nothing: predict anew for the record of --output.")
     ] = False,
     quick: Annotated[bool, typer.Option(help="A small master, two budgets, Zipf 1.")] = False,
     data: Annotated[Path, typer.Option(help="Where masters are kept between runs.")] = Path(
@@ -56,12 +60,12 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
     is written after every setting.
     """
     with messages():
-        if again and output is not None:
+        if again:
             record = _again(output, data)
         else:
             few: dict[str, Any] = _QUICK if quick else {}
             few |= {"rows": tuple(rows)} if rows else {}
-            grid = ModelGrid(tuple(algorithm or known_algorithms()), **few)
+            grid = ModelGrid(_names(algorithm), **few)
             record = _run(grid, output, data, _profile(profile, quick, data))
         if figure is not None:
             draw(record, figure)
@@ -72,7 +76,16 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
             console.print(terminal_table(sheet))
 
 
-def _again(output: Path, data: Path) -> dict[str, Any]:
+def _names(asked: list[str] | None) -> tuple[str, ...]:
+    for name in asked or ():
+        check_model(name)
+    return tuple(asked or MODELS)
+
+
+def _again(output: Path | None, data: Path) -> dict[str, Any]:
+    if output is None:
+        msg = "--again predicts anew for a record that is there: say which one with --output"
+        raise OptionError(msg)
     record = read_record(output)
     if record["profile"].get("format") != FORMAT:
         msg = f"{output}: its unit costs are of older models; measure anew, without --again"
@@ -83,9 +96,11 @@ def _again(output: Path, data: Path) -> dict[str, Any]:
     return record
 
 
-def _profile(given: Path | None, quick: bool, data: Path) -> Profile:
-    if given is not None:
-        return Profile.load(given)
+def _profile(path: Path | None, quick: bool, data: Path) -> Profile:
+    if path is not None:
+        profile, note = given(path)
+        errors.print(note, highlight=False, markup=False, soft_wrap=True)
+        return profile
     data.mkdir(parents=True, exist_ok=True)
     with progress_bar() as bar:
         task = bar.add_task("calibrating", total=None)
