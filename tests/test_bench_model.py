@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from semistream.bench.figure import draw
 from semistream.bench.model import ModelGrid, measure_model, predicted_again, run_offs
+from semistream.bench.model_commands import _profile
 from semistream.bench.model_tables import auto_share, error, named, quantile
-from semistream.bench.store import compact, write_record
+from semistream.bench.store import compact, read_record, write_record
 from semistream.bench.tables import sheets
 from semistream.commands import app
 from semistream.cost.calibration.turns import Pace
@@ -54,6 +55,17 @@ def test_a_record_is_gone_on_with(measured):
     assert longer["cells"][0] == record["cells"][0]
 
 
+def test_the_command_adds_to_a_record(measured, tmp_path):
+    record, folder = measured
+    path = tmp_path / "model.json"
+    write_record(record, path)
+    for option in ("--run-off", "--again"):
+        call = ["bench-model", option, "--output", str(path), "--json"]
+        done = CliRunner().invoke(app, [*call, "--data", str(folder)])
+        assert done.exit_code == 0, done.output
+        assert read_record(path)["cells"][0]["rates"].keys() == record["cells"][0]["rates"].keys()
+
+
 def test_a_slower_disk_makes_for_slower_predictions(measured):
     record, folder = measured
     (cell,) = record["cells"]
@@ -71,6 +83,29 @@ def test_costs_of_older_models_are_not_predicted_from(measured, tmp_path):
     done = CliRunner().invoke(app, ["bench-model", "--again", "--output", str(path)])
     assert done.exit_code == 1
     assert "older models; measure anew" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--again"], "say which one with --output"),
+        (["--run-off"], "say which one with --output"),
+        (["--resume"], "say which one with --output"),
+        (["--algorithm", "mine"], "'mine' has no cost model"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_measured(options, said, monkeypatch):
+    monkeypatch.setattr("semistream.bench.model_commands.calibrate", pytest.fail)
+    done = CliRunner().invoke(app, ["bench-model", *options])
+    assert done.exit_code == 1
+    assert said in done.stderr
+
+
+def test_a_profile_of_another_machine_is_told(tmp_path, capsys):
+    other = replace(PROFILE, machine=PROFILE.machine | {"cores": 512})
+    other.save(tmp_path / "other.json")
+    assert _profile(tmp_path / "other.json", quick=True, data=tmp_path).costs == PROFILE.costs
+    assert "may not hold here: cores was 512" in capsys.readouterr().err
 
 
 def test_predictions_are_made_anew_from_the_same_costs(measured):

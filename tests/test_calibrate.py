@@ -9,9 +9,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from semistream.algorithms import algorithms, choose
+from semistream.algorithms import _REGISTRY, algorithms, choose
+from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.cost.calibration.calibrate import Effort, calibrate
-from semistream.cost.calibration.runs import Observed, Trial, counted, fitted, side_by_side
+from semistream.cost.calibration.runs import (
+    Observed,
+    Trial,
+    counted,
+    fitted,
+    observe,
+    side_by_side,
+)
 from semistream.cost.calibration.turns import Pace
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
@@ -88,6 +96,23 @@ def test_a_foreign_or_stale_profile_is_noticed(profile):
     assert "days old" in profile.doubts(later)[0]
 
 
+def test_patches_and_a_little_memory_are_no_reason_to_doubt_a_profile(profile):
+    def doubts(**machine):
+        return replace(profile, machine={**profile.machine, **machine}).doubts()
+
+    def patched(version):
+        return ".".join([*version.split(".")[:2], "999"])
+
+    memory, python = profile.machine["memory_bytes"], profile.machine["python"]
+    versions = profile.machine["versions"]
+    newer = {name: patched(version) for name, version in versions.items()}
+    assert doubts(memory_bytes=int(1.03 * memory), python=patched(python), versions=newer) == []
+    assert "memory_bytes was" in doubts(memory_bytes=int(1.1 * memory))[0]
+    assert "python was 2.7.18" in doubts(python="2.7.18")[0]
+    assert "'numpy': '1.0.0'" in doubts(versions=versions | {"numpy": "1.0.0"})[0]
+    assert len(doubts(memory_bytes=None, versions=None)) == 2
+
+
 @pytest.mark.parametrize(
     "content", ["", "{}", '{"semistream_profile": 99}', '{"semistream_profile": 1}', "[1]"]
 )
@@ -153,6 +178,16 @@ def test_how_much_loops_wait_for_each_other_is_found_again(tmp_path):
     found = side_by_side(runs, costs, counted(runs), node)
     assert found.beside == pytest.approx(true.beside, rel=0.05)
     assert (found.step, found.judge) == (node.step, node.judge)
+
+
+def test_an_algorithm_without_a_model_is_not_calibrated(tmp_path, monkeypatch):
+    monkeypatch.setitem(_REGISTRY, "mine", type("Mine", (Hybridjoin,), {"name": "mine"}))
+    master = build_master(master_table(20_000), tmp_path, key="key", page_bytes="8KB")
+    batches = tuple(Stream(Zipf(20_000)).batches(10_000))
+    names, trial = ("mine", "hybridjoin"), Trial(0.1, 1.0, "mapped")
+    pace = Pace(seconds=0.001, rounds=1, warm=0.001)
+    runs = observe(names, master, trial, batches, pace, lambda _: None, lambda: None)
+    assert [run.kind for run in runs] == ["hybridjoin"]
 
 
 @pytest.mark.parametrize("name", ["hybridjoin", "cachejoin", "moij", "adaptive"])

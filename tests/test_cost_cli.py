@@ -85,7 +85,13 @@ def test_a_sample_is_asked_with_its_key(master, monkeypatch):
     def sample_source(source, opened, on):
         asked.append((source, on))
         demand = Demand.zipf(opened.statistics.values, 0.5, opened.pages)
-        return SimpleNamespace(demand=lambda _: demand, row_bytes=30.0, describe=lambda: "as seen")
+        return SimpleNamespace(
+            demand=lambda _: demand,
+            row_bytes=30.0,
+            columns=3,
+            describe=lambda: "as seen",
+            as_dict=dict,
+        )
 
     stub = SimpleNamespace(sample_source=sample_source)
     monkeypatch.setitem(sys.modules, "semistream.cost.sampling.sample", stub)
@@ -99,6 +105,14 @@ def test_the_winner_is_run(master):
     shown = plan(master, "--memory", "512KB", *FEW, "--measure", "--seconds", 0.05, "--json")
     measured = json.loads(shown.stdout)["measured"]
     assert measured["measured_to_predicted"] == measured["measured"] / measured["predicted"] > 0
+
+
+def test_where_no_budget_gives_the_rate_nothing_is_measured(master):
+    shown = plan(master, "--rate", "1G", *FEW, "--measure", "--json")
+    assert shown.exit_code == 0, shown.output
+    assert "Nothing was measured: no algorithm is predicted to reach the rate" in shown.stderr
+    assert "measured" not in json.loads(shown.stdout)
+    assert plan(master, "--rate", "1k", "--measure", "--seconds", 0).exit_code == 2
 
 
 def test_a_figure_is_drawn(master, tmp_path):
@@ -122,6 +136,11 @@ def test_a_figure_without_matplotlib_names_the_extra(master, tmp_path, monkeypat
         (("--memory", "1MB", "--algorithm", "mioj"), "Did you mean 'moij'"),
         (("--memory", "1MB", "--read", "fast"), "read 'fast' is not known"),
         (("--memory", "1MB", "--profile", "none.json"), "none.json: there is no profile"),
+        (("--memory", "1MB", "--on", "id"), "--on names the key of a --sample"),
+        (("--memory", "1MB", "--sample", "s.csv", "--skew", 0), "--skew beside --sample"),
+        (("--memory", "1MB", "--sample", "s.csv", "--absent", 0), "--absent beside --sample"),
+        (("--memory", "1MB", "--sample", "s", "--stream-row", 20), "--stream-row beside --sample"),
+        (("--memory", "1MB", "--seconds", 2), "--seconds 2 is how long --measure counts"),
     ],
 )
 def test_mistakes_are_messages(master, arguments, said):

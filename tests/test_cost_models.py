@@ -125,6 +125,35 @@ def test_absent_rows_wait_unless_the_filter_knows_them(masters, kind):
     assert loop.w_F / loop.w == pytest.approx(0.26 if kind == "filter" else 0.0, abs=0.01)
 
 
+@pytest.mark.parametrize("name", EXACT)
+def test_what_waits_in_vain_is_not_given_out(masters, name):
+    master, costs = masters["1:1"], example_profile().costs
+    demand = Demand.zipf(ROWS, 0.8, master.pages, absent=0.3)
+    found = {}
+    for how in ("inner", "left"):
+        spec = JoinSpec.resolve(master, Stream(Zipf(10)).schema, "key", how, None, "")
+        options = {"at_once": False} if name == "adaptive" else {}
+        _, task, plan = choose(name, spec, 1 << 20, None, options)
+        setting = Setting(task, plan, demand, Fit())
+        loop = loop_of(setting)
+        found[how] = loop, costs.rows_seconds(loop, setting.shape).matching
+    inner, left = (found[how][0] for how in ("inner", "left"))
+    assert inner.silent / inner.w == pytest.approx(0.3)
+    assert left.silent == 0
+    gone = inner.silent / inner.w_S
+    assert found["inner"][1] == pytest.approx((1 - gone) * found["left"][1], rel=1e-6)
+
+
+def test_a_row_has_the_matches_that_were_sampled(masters):
+    master = masters["m:n"]
+    spec = JoinSpec.resolve(master, Stream(Zipf(10)).schema, "key", "inner", None, "")
+    _, task, plan = choose("moij", spec, 1 << 20, None, {})
+    mean = Setting(task, plan, Demand.zipf(ROWS // 3, 1.0, master.pages), Fit())
+    more = replace(mean, demand=replace(mean.demand, matches=6.0))
+    assert (loop_of(mean).output, loop_of(more).output) == (3, 6)
+    assert more.cached_value == 2 * mean.cached_value
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("partition-join", "1:1"), ("optimised-x-hybridjoin", "1:1"), ("ssij", "filter")],

@@ -145,6 +145,7 @@ def test_string_keys_and_several_rows_a_key(tmp_path: Path) -> None:
     assert sample.absent == pytest.approx(0.1, abs=0.01)
     assert sample.matches == 3
     assert sample.row_bytes == pytest.approx(8 + 4 + 4 + 9.5 + 1, abs=1)
+    assert sample.columns == 3
     assert sample.fit is not None
     assert sample.fit.exponent == pytest.approx(1.0, abs=0.03)
 
@@ -158,6 +159,8 @@ def test_matches_are_weighted_by_rows_where_keys_differ(tmp_path: Path) -> None:
     assert master.pages > 256
     assert sample.certain < 1
     assert sample.matches == pytest.approx(3, abs=0.15)
+    assert sample.demand(master).matches == sample.matches
+    assert sample.columns == 1
 
 
 def test_a_value_larger_than_a_page_counts_in_all_its_parts(tmp_path: Path) -> None:

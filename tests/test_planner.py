@@ -10,16 +10,22 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.algorithms import _REGISTRY
+from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.planning.current import current_profile
 from semistream.cost.planning.least import Least, least_memory
 from semistream.cost.planning.loads import by_key, by_page
 from semistream.cost.planning.measure import measure
+from semistream.cost.planning.stream import stream_like
 from semistream.cost.planning.synthetic import SyntheticStream, read_keys
 from semistream.cost.predict import predict
 from semistream.cost.profile import Profile, default_path
+from semistream.cost.sampling.sample import sample_stream
+from semistream.cost.unit_costs import Fit
 from semistream.errors import BudgetError, OptionError
+from semistream.master.database import DatabaseMaster
 from semistream.spec import JoinSpec
 from semistream.workloads import Stream, Zipf, master_table
 
@@ -98,6 +104,23 @@ def test_an_algorithm_that_does_not_fit_is_listed_with_what_it_needs(master):
 def test_only_the_algorithms_that_are_named(master):
     found = plan(master, memory=MEMORY, algorithms=["moij", "meshjoin"])
     assert {answer.algorithm for answer in found.answers} == {"moij", "meshjoin"}
+
+
+def test_an_algorithm_without_a_model_is_left_out_and_refused_by_name(master, monkeypatch):
+    monkeypatch.setitem(_REGISTRY, "mine", type("Mine", (Hybridjoin,), {"name": "mine"}))
+    found = plan(master, memory=MEMORY)
+    assert "mine" in ss.algorithms()
+    assert "mine" not in {answer.algorithm for answer in found.answers}
+    with pytest.raises(OptionError, match="'mine' has no cost model"):
+        plan(master, memory=MEMORY, algorithms=["moij", "mine"])
+
+
+@pytest.mark.parametrize(
+    "table", ["postgresql://shop@nowhere.example/shop", DatabaseMaster.__new__(DatabaseMaster)]
+)
+def test_a_table_in_a_database_has_no_pages_to_plan_with(table):
+    with pytest.raises(OptionError, match=r"no pages to plan with.*with build_master"):
+        plan(table, memory=MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +208,8 @@ def test_text_and_json_have_everything(planning):
     assert [a["predicted_rate"] for a in values["algorithms"]] == [a.rate for a in planning.answers]
     assert sum(values["algorithms"][0]["split"].values()) == MEMORY
     assert values["asked"] == {"memory": MEMORY, "rate": None, "batch_rows": None}
+    law = {"law": "zipf", "exponent": 1.0, "absent": 0.0, "matches": 1.0}
+    assert values["stream"] == law | {"columns": 3, "row_bytes": 21}
 
 
 def test_a_curve_goes_through_the_plan(planning):
@@ -270,7 +295,8 @@ def test_hot_keys_load_workers_unevenly_unless_their_pages_are_dealt_out():
 @pytest.mark.parametrize("divide", [by_key, by_page])
 @pytest.mark.parametrize("absent", [0.0, 0.3])
 def test_a_workers_demand_is_a_demand(divide, absent):
-    load = divide(Demand.zipf(100_000, 1.0, 700, absent=absent), 8)
+    demand = replace(Demand.zipf(100_000, 1.0, 700, absent=absent), matches=2.5)
+    load = divide(demand, 8)
     mine = load.demand
     assert 1 / 8 < load.share < 1
     assert float(mine.size @ mine.share) == pytest.approx(1)
@@ -279,6 +305,7 @@ def test_a_workers_demand_is_a_demand(divide, absent):
     assert mine.page.max() < mine.pages <= 700
     assert mine.values == pytest.approx(100_000 / 8, rel=0.35)
     assert load.share * mine.absent == pytest.approx(absent / 8)
+    assert mine.matches == 2.5
 
 
 def test_one_worker_is_no_cluster(master, planning):
@@ -352,20 +379,63 @@ def test_what_is_measured_reads_pages_as_predicted(master):
     assert found.predicted == pytest.approx(without.winner.rate)
     assert found.measured_rows_a_page == pytest.approx(found.predicted_rows_a_page, rel=0.4)
     assert found.ratio == found.measured / found.predicted > 0
-    assert "predicted" in str(found)
+    assert "hybridjoin within 1 MB (without absent rows): predicted" in str(found)
+    assert "hybridjoin within 1 MB: predicted" in str(replace(found, absent=0.0))
     with pytest.raises(OptionError, match="positive time"):
         measure(without, 0.0)
+
+
+def test_what_is_measured_is_compared_with_a_join_as_young(master):
+    """Rows enter a young cache more often, which is dear here."""
+    costs = replace(PROFILE.costs, fits={"cachejoin direct": Fit(step=8e-5, judge=1e-3)})
+    profile = replace(PROFILE, costs=costs)
+    settled = ss.plan(master, memory=MEMORY, algorithms=["cachejoin"], profile=profile)
+    assert measure(settled, 0.1).predicted < 0.98 * settled.winner.rate
 
 
 def test_a_sample_takes_the_place_of_a_law(master):
     share = np.array([0.8, 0.1, 0.1 / (KEYS - 2)])
     size = np.array([1.0, 1.0, KEYS - 2.0])
     counted = Demand(size, share, np.array([3, 5], np.int32), master.pages)
-    sample = SimpleNamespace(demand=lambda _: counted, row_bytes=99.6, describe=lambda: "as seen")
+    sample = SimpleNamespace(
+        demand=lambda _: counted,
+        row_bytes=99.6,
+        columns=6,
+        describe=lambda: "as seen",
+        as_dict=lambda: {"law": "counted"},
+    )
     found = plan(master, memory=MEMORY, sample=sample)
     assert found.question.demand is counted
-    assert found.question.spec.plain_stream.field("filler").type == pa.binary(79)
+    fillers = [
+        kind for kind in found.question.spec.plain_stream.types if kind.id == pa.binary(1).id
+    ]
+    assert [kind.byte_width for kind in fillers] == [27, 26, 26]
     assert "as seen" in str(found)
+    assert found.as_dict()["stream"] == {"law": "counted", "columns": 6, "row_bytes": 100}
+
+
+@pytest.mark.parametrize(("size", "columns"), [(20, 3), (20, 2), (8, 1), (40, 9), (500, 40)])
+def test_a_stream_has_the_bytes_and_the_columns_of_its_sample(master, size, columns):
+    kinds = stream_like(master, size, columns).types
+    assert len(kinds) == columns
+    assert sum(kind.byte_width for kind in kinds) == size
+
+
+def test_what_a_sample_tells_is_planned_with(tmp_path):
+    """Hot keys have ten rows each, the others one."""
+    ids = np.repeat(np.arange(5000), np.where(np.arange(5000) < 50, 10, 1))
+    rows = pa.table({"id": ids, "x": np.zeros(len(ids))})
+    built = ss.build_master(rows, tmp_path, key="id", page_bytes="4KB", filter=False)
+    wide = {f"c{n}": pa.array(np.zeros(20_000)) for n in range(9)}
+    draw = np.random.default_rng(1)
+    keys = np.where(draw.random(20_000) < 0.8, draw.integers(0, 50, 20_000), 100_000)
+    sample = sample_stream([pa.record_batch({"id": keys} | wide)], built, "id")
+    found = plan(built, memory="16KB", sample=sample, algorithms=["hybridjoin"])
+    assert found.winner.prediction.loop.output == pytest.approx(10)
+    stream = json.loads(json.dumps(found.as_dict()))["stream"]
+    assert (stream["law"], stream["columns"], stream["row_bytes"]) == ("counted", 10, 82)
+    assert stream["absent"] == pytest.approx(0.2, abs=0.01)
+    assert stream["misfit"] > stream["misfit_allowed"]
 
 
 # -- whose unit costs -------------------------------------------------------------------------
@@ -395,7 +465,16 @@ def test_a_machine_is_calibrated_once(master, calibrations):
     second = ss.plan(master.path, memory=MEMORY, algorithms=["moij"])
     assert calibrations == [True]
     assert "measured quickly, 20" in second.notes[0]
+    assert "Reads of this master, tried just now, " in second.notes[0]
     assert second.question.costs.c_S == first.question.costs.c_S == PROFILE.costs.c_S
+
+
+def test_reads_of_another_disk_take_the_place_of_the_profiles(master, calibrations):
+    slow = {way: curve * 1e4 for way, curve in PROFILE.costs.c_io.items()}
+    replace(PROFILE, costs=PROFILE.costs.with_reads(slow)).save(default_path())
+    found = ss.plan(master.path, memory=MEMORY, algorithms=["moij"])
+    assert "times as long as the profile's, and count in their place" in found.notes[0]
+    assert found.question.costs.c_io["direct"](16384) < slow["direct"](16384) / 2
 
 
 @pytest.mark.parametrize(

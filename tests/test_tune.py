@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from semistream.cost.tuning.measure import Candidate, Curve, distinct
 from semistream.cost.tuning.rows import master_rows_of
 from semistream.cost.tuning.tune import search, tuned, tuned_pages
 from semistream.cost.unit_costs import Curve as Costs
-from semistream.cost.unit_costs import RowCost, UnitCosts
+from semistream.cost.unit_costs import Fit, RowCost, UnitCosts
 from semistream.errors import BudgetError, OptionError
 from semistream.plan import Task
 from semistream.spec import JoinSpec
@@ -248,6 +249,24 @@ def test_tune_gives_a_record(master, profile):
     assert best == run["points"][run["optimum"]]
 
 
+def test_tune_predicts_for_joins_as_young_as_those_it_measures(master, spec, demand, tmp_path):
+    costs = replace(COSTS, fits={"cachejoin direct": Fit(step=8e-5, judge=1e-3)})
+    replace(example_profile(), costs=costs).save(tmp_path / "profile.json")
+    few = ["--seconds", 0.01, "--rounds", 2, "--points", 3]
+    where = ["--profile", tmp_path / "profile.json", "--master", master.path, "--memory", "1MB"]
+    (cell,) = json.loads(call("tune", *where, *few, "--json").stdout)["cells"]
+    assert cell["batch"] == 65_536
+    for point in cell["measured"]["points"]:
+        old, young = (
+            predict("cachejoin", spec, MEMORY, demand, costs, options=point["options"], **age)
+            for age in ({}, {"age": cell["age"], "batch": cell["batch"]})
+        )
+        assert point["predicted"] == pytest.approx(young.rate, rel=0.002)
+        assert young.rate < 0.98 * old.rate
+    plain = call("tune", *where, "--no-measure", "--json")
+    assert json.loads(plain.stdout)["cells"][0]["model"]["rate"] > cell["model"]["rate"]
+
+
 def test_tune_builds_masters_for_page_sizes_and_removes_them(master, profile, tmp_path):
     few = ["--seconds", 0.005, "--rounds", 1, "--algorithm", "hybridjoin", "--pages"]
     where = ["--master", master.path, "--memory", "1MB", "--scratch", tmp_path]
@@ -259,16 +278,45 @@ def test_tune_builds_masters_for_page_sizes_and_removes_them(master, profile, tm
     assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
 
 
-def test_tune_says_what_it_cannot_tune(master, profile):
+def test_tune_says_what_it_cannot_tune(master, profile, tmp_path):
     failed = call(
         "tune", *profile, "--master", master.path, "--memory", "1MB", "--algorithm", "moij"
     )
     assert failed.exit_code == 1
     assert "--pages" in failed.output
     for memory, why in (("64MB", "nothing is left to tune"), ("9KB", "the least that works")):
-        failed = call("tune", *profile, "--master", master.path, "--memory", memory)
-        assert failed.exit_code == 1
-        assert why in failed.output
+        for how in ([], ["--json"], ["--figure", tmp_path / "none.svg"]):
+            failed = call("tune", *profile, "--master", master.path, "--memory", memory, *how)
+            assert failed.exit_code == 1
+            assert why in failed.output
+            assert not failed.stdout
+    assert not (tmp_path / "none.svg").exists()
+    if has_matplotlib():
+        with pytest.raises(OptionError, match="nothing to draw"):
+            draw({"kind": "tuning", "cells": [{"refused": "too small"}]}, tmp_path / "none.svg")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--on", "item=key"], "--on names the key of a --sample"),
+        (["--sample", "s.csv", "--skew", 1], "--skew beside --sample"),
+    ],
+)
+def test_tune_refuses_what_it_would_ignore(master, profile, options, said):
+    failed = call("tune", *profile, "--master", master.path, "--memory", "1MB", *options)
+    assert failed.exit_code == 1
+    assert said in failed.output
+
+
+def test_a_profile_of_another_machine_is_told(master, tmp_path):
+    other = replace(example_profile(), machine=example_profile().machine | {"cores": 512})
+    other.save(tmp_path / "other.json")
+    where = ["--profile", tmp_path / "other.json", "--master", master.path, "--memory", "1MB"]
+    shown = call("tune", *where, "--no-measure", "--json")
+    assert shown.exit_code == 0, shown.output
+    assert "may not hold here: cores was 512" in shown.stderr
+    assert json.loads(shown.stdout)["cells"]
 
 
 def test_tune_takes_a_sample_of_the_stream(master, profile, tmp_path):
@@ -279,6 +327,21 @@ def test_tune_takes_a_sample_of_the_stream(master, profile, tmp_path):
     shown = call("tune", *profile, *where, *sample)
     assert shown.exit_code == 0, shown.output
     assert "as sampled" in shown.output
+
+
+def test_tune_leaves_absent_rows_out_of_both_curves(master, profile, tmp_path):
+    stream = replace(Workload("1:1", ROWS).stream(0.7), absent=0.3)
+    pq.write_table(pa.Table.from_batches(stream.batches(40_000)), tmp_path / "stream.parquet")
+    where = ["--master", master.path, "--memory", "1MB", "--algorithm", "ssij"]
+    where += ["--sample", tmp_path / "stream.parquet", "--seconds", 0.005, "--rounds", 1]
+    shown = call("tune", *profile, *where, "--points", 1)
+    assert shown.exit_code == 0, shown.output
+    assert "Predicted and measured without the 3" in shown.output
+    (cell,) = json.loads(call("tune", *profile, *where, "--points", 1, "--json").stdout)["cells"]
+    whole = call("tune", *profile, *where, "--no-measure", "--json")
+    assert cell["absent_left_out"] == pytest.approx(0.3, abs=0.02)
+    assert json.loads(whole.stdout)["cells"][0]["absent_left_out"] == 0
+    assert json.loads(whole.stdout)["cells"][0]["model"]["rate"] != cell["model"]["rate"]
 
 
 def test_bench_tune_records_losses(profile, tmp_path):

@@ -127,6 +127,9 @@ def _model(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matpl
 def _tuning(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
     """Draw rates over knobs: lines are the model's, marks are measured; one panel a knob."""
     cells = [cell for cell in record["cells"] if "model" in cell]
+    if not cells:
+        msg = "there is nothing to draw: no budget of this record has anything to tune"
+        raise OptionError(msg)
     skew = max(cell["exponent"] for cell in cells)
     chosen = [cell for cell in cells if cell["exponent"] == skew]
     titles = list(dict.fromkeys((c["algorithm"], knob) for c in chosen for knob in c["knobs"]))

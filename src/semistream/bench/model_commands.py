@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench.figure import draw
 from semistream.bench.model import ModelGrid, measure_model, predicted_again, run_offs
 from semistream.bench.show import terminal_table
@@ -15,10 +14,12 @@ from semistream.bench.store import compact, read_record, write_record
 from semistream.bench.tables import sheets
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.calibration.turns import Pace
+from semistream.cost.models import MODELS, check_model
+from semistream.cost.planning.current import given
 from semistream.cost.profile import FORMAT, Profile
 from semistream.cost.unit_costs import UnitCosts
 from semistream.errors import OptionError
-from semistream.terminal import AsJson, console, messages, progress_bar
+from semistream.terminal import AsJson, console, errors, messages, progress_bar
 
 __all__ = ["add_to"]
 
@@ -41,7 +42,7 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
         Path | None, typer.Option(help="Unit costs; measured before all else where not given.")
     ] = None,
     again: Annotated[
-        bool, typer.Option(help="Measure nothing: predict anew for the record that is there.")
+        bool, typer.Option(help="Measure nothing: predict anew for the record of --output.")
     ] = False,
     run_off: Annotated[
         bool, typer.Option(help="Measure only the run-offs that the record there lacks.")
@@ -62,15 +63,15 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
     is written after every setting.
     """
     with messages():
-        if again and output is not None:
+        if again:
             record = _again(output, data)
-        elif run_off and output is not None:
+        elif run_off:
             record = _run_offs(output, data)
         else:
             few: dict[str, Any] = _QUICK if quick else {}
             few |= {"rows": tuple(rows)} if rows else {}
-            grid = ModelGrid(tuple(algorithm or known_algorithms()), **few)
-            before = read_record(output) if resume and output is not None else None
+            grid = ModelGrid(_names(algorithm), **few)
+            before = _record_of(output, "--resume") if resume else None
             costs = _profile_of(before) if before else _profile(profile, quick, data)
             record = _run(grid, output, data, costs, before)
         if figure is not None:
@@ -82,25 +83,44 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
             console.print(terminal_table(sheet))
 
 
-def _again(output: Path, data: Path) -> dict[str, Any]:
+def _names(asked: list[str] | None) -> tuple[str, ...]:
+    for name in asked or ():
+        check_model(name)
+    return tuple(asked or MODELS)
+
+
+def _record_of(output: Path | None, option: str) -> dict[str, Any]:
+    if output is None:
+        msg = f"{option} is for a record that is there: say which one with --output"
+        raise OptionError(msg)
     record = read_record(output)
     if record["profile"].get("format") != FORMAT:
-        msg = f"{output}: its unit costs are of older models; measure anew, without --again"
+        msg = f"{output}: its unit costs are of older models; measure anew, without {option}"
         raise OptionError(msg)
-    costs = UnitCosts.from_dict(record["profile"]["costs"])
-    record = predicted_again(record, data, costs)
-    write_record(record, output)
     return record
 
 
-def _run_offs(output: Path, data: Path) -> dict[str, Any]:
-    record = read_record(output)
-    profile = _profile_of(record)
+def _again(output: Path | None, data: Path) -> dict[str, Any]:
+    record = _record_of(output, "--again")
+    return _written(predicted_again(record, data, _profile_of(record).costs), output)
+
+
+def _run_offs(output: Path | None, data: Path) -> dict[str, Any]:
+    record = _record_of(output, "--run-off")
     with progress_bar() as bar:
         task = bar.add_task("", total=None)
-        for found in run_offs(record, data, profile, lambda w: bar.update(task, description=w)):
-            write_record(found, output)
-    return read_record(output)
+        offs = run_offs(
+            record, data, _profile_of(record), lambda what: bar.update(task, description=what)
+        )
+        for more in offs:
+            _written(more, output)
+    return record
+
+
+def _written(record: dict[str, Any], output: Path | None) -> dict[str, Any]:
+    if output is not None:
+        write_record(record, output)
+    return record
 
 
 def _profile_of(record: dict[str, Any]) -> Profile:
@@ -108,9 +128,11 @@ def _profile_of(record: dict[str, Any]) -> Profile:
     return Profile(UnitCosts.from_dict(told["costs"]), told["machine"], quick=False)
 
 
-def _profile(given: Path | None, quick: bool, data: Path) -> Profile:
-    if given is not None:
-        return Profile.load(given)
+def _profile(path: Path | None, quick: bool, data: Path) -> Profile:
+    if path is not None:
+        profile, note = given(path)
+        errors.print(note, highlight=False, markup=False, soft_wrap=True)
+        return profile
     data.mkdir(parents=True, exist_ok=True)
     with progress_bar() as bar:
         task = bar.add_task("calibrating", total=None)
@@ -137,6 +159,5 @@ def _run(
             grid, data, profile, lambda what: bar.update(task, description=what), before
         ):
             bar.advance(task)
-            if output is not None:
-                write_record(record, output)
+            _written(record, output)
     return record

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
     from semistream.join import Join
 
-__all__ = ["Run", "rounded"]
+__all__ = ["WARM_ROWS", "Run", "rounded"]
 
+WARM_ROWS = 250_000
+"""Rows that warm a cache up: at 1 % of R, it changes for that long after it is full."""
 _LONGEST_FILL = 10.0  # seconds in which any window is full
-_SETTLED = 250_000  # rows: at 1 % of R, caches change for that long after they are full
 _GROWTH = 1.02  # a cache that grew less than this in a turn is as good as full
 _LONGEST_TURN = 40  # times its seconds after which a slice ends, wherever the join is
 
@@ -85,14 +86,14 @@ class Run:
     def warm_up(self, seconds: float, longer: float = 1.0) -> None:
         """Fill the window, then let caches settle.
 
-        The window is turned over, in at most so many seconds; where a cache answers, `_SETTLED`
+        The window is turned over, in at most so many seconds; where a cache answers, `WARM_ROWS`
         rows are answered, and it goes on for as long as caches still grow, for at most ``longer``
         times as many. Filling is always done.
         """
         spent = 0.0
         while not self._is_full() and spent < _LONGEST_FILL:
             spent += self.step()
-        end, spent = self.join.metrics.answered + _SETTLED, self._turn_over(seconds)
+        end, spent = self.join.metrics.answered + WARM_ROWS, self._turn_over(seconds)
         if not self.join.metrics.cache_hits:
             return  # nothing has to settle
         grown, most = 0, longer * seconds

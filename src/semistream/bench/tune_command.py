@@ -21,8 +21,14 @@ from semistream.bench.tuning_cell import Case, tuned_cell
 from semistream.bench.tuning_tables import curve_sheets, summary_lines
 from semistream.cost.calibration.reads import reads_of, with_reads_of
 from semistream.cost.planning.current import current_profile, given
+from semistream.cost.planning.options import check_sample, given_only, pairs
 from semistream.cost.planning.stream import stream_like, stream_of
-from semistream.cost.planning.synthetic import SyntheticStream, read_keys
+from semistream.cost.planning.synthetic import (
+    BATCH_ROWS,
+    SyntheticStream,
+    read_keys,
+    synthetic_demand,
+)
 from semistream.cost.tuning.knobs import knobs_of, page_axis
 from semistream.cost.tuning.measure import Sampling
 from semistream.cost.tuning.rows import master_rows_of
@@ -32,10 +38,9 @@ from semistream.terminal import AsJson, console, errors, messages, progress_bar
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    import pyarrow as pa
-
+    from semistream.cost.planning.current import Current
     from semistream.cost.planning.stream import PlannedStream
     from semistream.cost.profile import Profile
     from semistream.master import Master
@@ -47,7 +52,7 @@ Costs = Annotated[
     Path | None, typer.Option("--profile", help="Unit costs, from semistream calibrate --output.")
 ]
 _READ_SECONDS = 1.0
-_BATCH = 65_536
+_USUAL = {"skew": 1.0, "stream_row": 20}
 _LEAST_STREAM, _MOST_STREAM = 200_000, 4_000_000
 
 
@@ -55,18 +60,23 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
     master: Annotated[Path, typer.Option(help="The folder of the master table.")],
     memory: Annotated[str, typer.Option(help="The budget, such as 64MB.")],
     algorithm: Annotated[str, typer.Option(help="Whose memory is divided.")] = "cachejoin",
-    skew: Annotated[float, typer.Option(help="The stream's Zipf exponent.")] = 1.0,
+    skew: Annotated[
+        float | None, typer.Option(help="The stream's Zipf exponent, 1 if not given.")
+    ] = None,
     sample: Annotated[
         str | None,
         typer.Option(
-            help="Files or kafka://host:port/topic of the real stream, instead of --skew."
+            help="Files or kafka://host:port/topic of the real stream, instead of --skew and "
+            "--stream-row."
         ),
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option(help="The sample's key column, or stream=master; repeat it for several."),
+        typer.Option(help="The key column of --sample, or stream=master; repeat it for several."),
     ] = None,
-    stream_row: Annotated[int, typer.Option(help="Bytes of a stream row.")] = 20,
+    stream_row: Annotated[
+        int | None, typer.Option(help="Bytes of a stream row, 20 if not given.")
+    ] = None,
     read: Annotated[str, typer.Option(help="mapped or direct.")] = "direct",
     pages: Annotated[
         bool, typer.Option("--pages", help="Tune the page size of the store instead.")
@@ -87,11 +97,16 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
 
     Both curves are printed, each as a share of its best, and what the model's choice loses. With
     --pages it is the page size of the store; to measure it, masters are built beside each other.
+    What is measured is a young join, and a stream without absent keys: the model then predicts
+    for such a one, and with --no-measure for one that runs for long.
     """
     with messages():
+        asked = given_only(skew=skew, stream_row=stream_row)
+        check_sample(sample, on, asked)
+        asked = _USUAL | asked
         one_thread()
         opened, budget = open_master(master, read), parse_bytes(memory)
-        stream = stream_of(opened, skew, 0.0, sample, _pairs(on) or list(opened.key))
+        stream = stream_of(opened, asked["skew"], 0.0, sample, pairs(on) or list(opened.key))
         grid = _grid(
             opened,
             algorithm,
@@ -105,23 +120,25 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
             masters = {opened.manifest.page_bytes: opened}
             if folder is not None:
                 masters |= _at_other_sizes(opened, folder, say)
-            case = _case(masters, budget, stream, stream_row, costs)
-            case = case._replace(batches=_stream(case) if measure else ())
+            case = _case(masters, budget, stream, asked["stream_row"], costs)
+            case = _with_stream(case) if measure else case
             if profile is None:
                 say("reads of this master")
                 case = _with_reads(case)
             cell = tuned_cell(algorithm, case, grid, say)
-        law = {"exponent": skew} if sample is None else {"exponent": 0.0, "sample": str(sample)}
-        record["cells"].append(law | cell)
+        if "refused" in cell:
+            raise BudgetError(cell["refused"])
+        law = {"exponent": asked["skew"]} if sample is None else {"exponent": 0.0, "sample": sample}
+        left_out = stream.demand.absent if measure else 0.0
+        record["cells"].append({**law, "absent_left_out": left_out, **cell})
         if figure is not None:
             draw(record, figure)
-        _tell_tuned(record, stream.note, as_json)
+        _tell_tuned(record, [stream.note, *_left_out(left_out)], as_json)
 
 
-def _pairs(on: list[str] | None) -> dict[str, str]:
-    """Read ``stream=master``, or one name for both."""
-    pairs = (name.partition("=") for name in on or ())
-    return {ours: theirs or ours for ours, _, theirs in pairs}
+def _left_out(absent: float) -> Iterator[str]:
+    if absent:
+        yield f"Predicted and measured without the {absent:.1%} of rows that have no match."
 
 
 @contextmanager
@@ -167,16 +184,19 @@ def _case(
     stream_row: int,
     profile: Profile,
 ) -> Case:
-    schema = stream_like(next(iter(masters.values())), stream.row_bytes or stream_row)
+    size = stream.row_bytes or stream_row
+    schema = stream_like(next(iter(masters.values())), size, stream.columns)
     return Case(masters, memory, stream.demand, (), schema, profile.costs, {})
 
 
-def _stream(case: Case) -> tuple[pa.RecordBatch, ...]:
-    """Draw stream rows beforehand, so that this is not timed."""
-    synthetic = SyntheticStream(case.spec, case.demand, read_keys(case.master))
+def _with_stream(case: Case) -> Case:
+    """Draw stream rows beforehand, so that this is not timed; they are what is predicted for."""
+    demand = synthetic_demand(case.demand)
+    synthetic = SyntheticStream(case.spec, demand, read_keys(case.master))
     rows = min(_MOST_STREAM, max(_LEAST_STREAM, 2 * case.master.statistics.values))
     batches = synthetic.batches()
-    return tuple(next(batches) for _ in range(-(-rows // _BATCH)))
+    drawn = tuple(next(batches) for _ in range(-(-rows // BATCH_ROWS)))
+    return case._replace(demand=demand, batches=drawn)
 
 
 def _with_reads(case: Case) -> Case:
@@ -214,23 +234,28 @@ def _at_other_sizes(
         yield size, open_master(path, master.read)
 
 
-def _tell_tuned(record: dict[str, Any], note: str, as_json: bool) -> None:
+def _tell_tuned(record: dict[str, Any], notes: Iterable[str], as_json: bool) -> None:
     if as_json:
         typer.echo(compact(record))
         return
     (cell,) = record["cells"]
-    if "refused" in cell:
-        raise BudgetError(cell["refused"])
     for sheet in curve_sheets(cell):
         console.print(terminal_table(sheet))
-    for line in (*summary_lines(cell), note):
+    for line in (*summary_lines(cell), *notes):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def unit_costs(path: Path | None, folder: Path) -> Profile:
-    """Give unit costs: those of a file, or this machine's, measured where there are none."""
-    if path is not None:
-        return given(path).profile
+    """Give unit costs: those of a file, or this machine's, measured where there are none.
+
+    Where they are from is told, and why they may not hold.
+    """
+    profile, note = given(path) if path is not None else _current(folder)
+    errors.print(note, highlight=False, markup=False, soft_wrap=True)
+    return profile
+
+
+def _current(folder: Path) -> Current:
     folder.mkdir(parents=True, exist_ok=True)
     with progress_bar() as bar:
         task = bar.add_task("unit costs", total=None)
@@ -238,6 +263,4 @@ def unit_costs(path: Path | None, folder: Path) -> Profile:
         def say(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total)
 
-        profile, note = current_profile(folder, say)
-    errors.print(note, highlight=False, markup=False, soft_wrap=True)
-    return profile
+        return current_profile(folder, say)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semistream.bench.run import rounded
+from semistream.cost.models import SETTLED
 from semistream.cost.predict import predict
 from semistream.cost.tuning.knobs import PAGE_BYTES, knobs_of, repaged
 from semistream.cost.tuning.measure import Candidate, distinct, measured
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from semistream.bench.tuning import TuningGrid
     from semistream.cost.demand import Demand
     from semistream.cost.tuning.knobs import Axis, Value
-    from semistream.cost.tuning.measure import Curve
+    from semistream.cost.tuning.measure import Curve, Sampling
     from semistream.cost.tuning.tune import Options, Tuned
     from semistream.cost.unit_costs import Curve as ReadCurve
     from semistream.cost.unit_costs import UnitCosts
@@ -49,6 +50,8 @@ class Case(NamedTuple):
     """What is known of this machine, and of reads of this master."""
     small_reads: Mapping[str, ReadCurve]
     """What reads cost from the smallest pages on, for page sizes."""
+    age: float = SETTLED
+    """Predictions are for joins that have had so many stream rows."""
 
     @property
     def master(self) -> Master:
@@ -60,15 +63,24 @@ class Case(NamedTuple):
         """The join."""
         return JoinSpec.resolve(self.master, self.schema, list(self.master.key), "inner", None, "")
 
+    @property
+    def batch(self) -> int:
+        """Stream rows that are offered at once, 0 where nothing is measured."""
+        return self.batches[0].num_rows if self.batches else 0
+
 
 def tuned_cell(name: str, case: Case, grid: TuningGrid, say: Say) -> Record:
-    """Tune one algorithm in one setting, by the model and, if there is a stream, by measurement."""
+    """Tune one algorithm in one setting, by the model and, if there is a stream, by measurement.
+
+    Where it is measured, the model predicts for joins as young as those that are.
+    """
     paged = name in grid.paged
     costs = case.costs.with_reads(case.small_reads) if paged else case.costs
     facts = {"algorithm": name, "memory": case.memory, "master_bytes": case.master.statistics.bytes}
     by = tuned_pages if paged else tuned
     try:
-        model = by(name, case.spec, case.memory, case.demand, costs)
+        case = _as_watched(name, case, costs, grid.sampling)
+        model = by(name, case.spec, case.memory, case.demand, costs, age=case.age, batch=case.batch)
     except BudgetError as error:
         return {**facts, "refused": str(error)}
     if model.prediction.plan.settings.get("resident"):
@@ -78,12 +90,21 @@ def tuned_cell(name: str, case: Case, grid: TuningGrid, say: Say) -> Record:
     cell["c_io"] = costs.as_dict()["c_io"]
     if not case.batches:
         return cell
+    cell |= {"age": rounded(case.age), "batch": case.batch}
     tried = distinct(name, case.memory, candidates(model, case, grid.points), case.schema)
     rates = [_expected(name, case, costs, candidate) for candidate in tried]
     chosen = rates.index(max(rates))
     curve = measured(name, case.memory, tried, chosen, case.batches, grid.sampling, say)
     untuned = [candidate.untuned for candidate in tried].index(True)
     return cell | {"measured": _measured(curve, rates, untuned)}
+
+
+def _as_watched(name: str, case: Case, costs: UnitCosts, sampling: Sampling) -> Case:
+    """Give the case with the age that joins will have when they are measured, if they are."""
+    if not case.batches:
+        return case
+    rate = predict(name, case.spec, case.memory, case.demand, costs).rate
+    return case._replace(age=sampling.age(rate))
 
 
 def _model(model: Tuned) -> Record:
@@ -131,11 +152,14 @@ def _apart(axis: Axis, value: Value, choice: Value) -> bool:
 
 def _expected(name: str, case: Case, costs: UnitCosts, candidate: Candidate) -> float:
     """Give the rate that the model predicts for a candidate."""
-    spec = replace(case.spec, master=candidate.master)
+    spec, given = replace(case.spec, master=candidate.master), candidate.given
     demand = case.demand
     if candidate.master.pages != demand.pages:
         demand = repaged(demand, candidate.master.pages)
-    return predict(name, spec, case.memory, demand, costs, options=candidate.given).rate
+    found = predict(
+        name, spec, case.memory, demand, costs, options=given, age=case.age, batch=case.batch
+    )
+    return found.rate
 
 
 def _measured(curve: Curve, rates: Sequence[float], untuned: int) -> Record:

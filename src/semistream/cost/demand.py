@@ -44,6 +44,8 @@ class Demand:
         How many pages the master has (the papers' N_R).
     absent
         The share of stream rows that have no match.
+    matches
+        Master rows for a stream row that has any; None: as many as a key of the master has.
 
     Examples
     --------
@@ -57,6 +59,7 @@ class Demand:
     page: npt.NDArray[np.int32]
     pages: int
     absent: float = 0.0
+    matches: float | None = None
 
     @classmethod
     def zipf(

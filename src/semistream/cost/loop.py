@@ -36,6 +36,8 @@ class Loop:
     """Pages that are met though they were not brought, for they stay in memory."""
     pinned: float = 0.0
     """Of w_S, rows that such pages answer."""
+    silent: float = 0.0
+    """Of w_S, rows that wait in vain: they have no match, and nothing comes out for them."""
     output: float = 1.0
     """Rows that come out for a row that matches: the master rows of its join value."""
     moves: float = 3.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import choose
-from semistream.cost.models import Setting, kind_of, loop_of
+from semistream.cost.models import SETTLED, Setting, kind_of, loop_of
 from semistream.cost.unit_costs import Fit
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Prediction:
         return self.loop.nodes * self.loop.pages / self.c_loop
 
 
-def predict(
+def predict(  # noqa: PLR0913 - a join, its stream and a machine; four have defaults
     name: str,
     spec: JoinSpec,
     memory: int,
@@ -53,10 +53,16 @@ def predict(
     *,
     use_filter: bool | None = None,
     options: Mapping[str, Any] | None = None,
+    age: float = SETTLED,
+    batch: int = 0,
 ) -> Prediction:
-    """Predict an algorithm's service rate; a budget too small for it is a `BudgetError`."""
+    """Predict an algorithm's service rate; a budget too small for it is a `BudgetError`.
+
+    It is that of a join that has had ``age`` stream rows, and is offered ``batch`` at once (0 where
+    that is not known): a young one is slower, for its cache still changes.
+    """
     _, task, plan = choose(name, spec, memory, use_filter, options or {})
-    return predicted(name, Setting(task, plan, demand, Fit()), costs)
+    return predicted(name, Setting(task, plan, demand, Fit(), age, batch), costs)
 
 
 def predicted(name: str, setting: Setting, costs: UnitCosts) -> Prediction:

@@ -22,6 +22,7 @@ FORMAT = 2
 """What its factors are factors of changes with the models."""
 _OLD = timedelta(days=90)
 _SAME = ("cpu", "cores", "memory_bytes", "python", "versions")
+_MEMORY = 0.05  # of it another kernel keeps more or less for itself
 
 
 def default_path() -> Path:
@@ -86,13 +87,39 @@ class Profile:
             raise OptionError(msg) from error
 
     def doubts(self, now: datetime | None = None) -> list[str]:
-        """Say why this profile may not hold here: another machine, other versions, its age."""
+        """Say why this profile may not hold here: another machine, other versions, its age.
+
+        Patches of versions, and a little more or less memory, are no reason.
+        """
         here, found = describe(), []
         for name in _SAME:
-            if self.machine.get(name) != here[name]:
-                found.append(f"{name} was {self.machine.get(name)}, here it is {here[name]}")
+            was = self.machine.get(name)
+            if not _is_alike(name, was, here[name]):
+                found.append(f"{name} was {was}, here it is {here[name]}")
         made = datetime.fromisoformat(str(self.machine["date"]))
         age = (now or datetime.now(UTC)) - made
         if age > _OLD:
             found.append(f"it is {age.days} days old")
         return found
+
+
+def _is_alike(name: str, was: object, here: object) -> bool:
+    """Tell whether a part of a machine's description is the same, as far as costs go by it.
+
+    Examples
+    --------
+    >>> _is_alike("memory_bytes", 16_000, 16_500), _is_alike("memory_bytes", 16_000, 32_000)
+    (True, False)
+    >>> _is_alike("python", "3.12.1", "3.12.7"), _is_alike("python", "3.12.1", "3.13.0")
+    (True, False)
+    """
+    if isinstance(was, int) and isinstance(here, int) and name == "memory_bytes":
+        return abs(was - here) <= _MEMORY * here
+    return _minor(was) == _minor(here) if name in {"python", "versions"} else was == here
+
+
+def _minor(version: object) -> object:
+    """Leave out what comes after major and minor, of a version or of several."""
+    if isinstance(version, dict):
+        return {name: _minor(each) for name, each in version.items()}
+    return str(version).split(".")[:2]

@@ -180,7 +180,8 @@ class UnitCosts:
         """Give the seconds for an iteration's rows.
 
         MOIJ's equation 2, w_S (c_S + c_A + c_O + c_E) + w_N (c_S + c_H + c_O), with c_E for each of
-        the rows that are moved when one leaves, and c_H for those that miss the cache as well.
+        the rows that are moved when one leaves, c_H for those that miss the cache as well, and c_O
+        only for those of which something comes out.
         """
         columns, size = shape.stream_columns, shape.stream_bytes
         far = self.far(loop.window_bytes)
@@ -192,7 +193,7 @@ class UnitCosts:
         kept += loop.moves * self.c_E(columns, size)
         probe = self.c_H(columns, size) * self.far(loop.cache_bytes) if loop.cache_bytes else 0.0
         return Rows(
-            matching=loop.w_S * far * out,
+            matching=(loop.w_S - loop.silent) * far * out,
             waiting=(loop.w_S + loop.w_F) * (taken + probe) + loop.w_S * far * kept,
             hits=loop.w_N * (taken + probe + out),
         )

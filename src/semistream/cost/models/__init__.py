@@ -18,6 +18,7 @@ from semistream.cost.models.x_hybridjoin import (
     tuned_x_hybridjoin,
     x_hybridjoin,
 )
+from semistream.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from semistream.cost.loop import Loop
     from semistream.plan import Plan
 
-__all__ = ["MODELS", "SETTLED", "Setting", "kind_of", "loop_of"]
+__all__ = ["MODELS", "SETTLED", "Setting", "check_model", "kind_of", "loop_of"]
 
 MODELS: Mapping[str, Callable[[Setting], Loop]] = MappingProxyType(
     {
@@ -63,4 +64,23 @@ def kind_of(plan: Plan) -> str:
 
 def loop_of(setting: Setting) -> Loop:
     """Give what one iteration of the planned algorithm does."""
-    return _LOOPS[kind_of(setting.plan)](setting)
+    kind = kind_of(setting.plan)
+    check_model(kind)
+    return _LOOPS[kind](setting)
+
+
+def check_model(name: str) -> None:
+    """Refuse an algorithm without a model: a join can use it, but nothing is known beforehand.
+
+    Examples
+    --------
+    >>> check_model("yourjoin")
+    Traceback (most recent call last):
+    semistream.errors.OptionError: algorithm 'yourjoin' has no cost model, ...
+    """
+    if name not in _LOOPS:
+        msg = (
+            f"algorithm {name!r} has no cost model, so nothing can be predicted of it; leave it "
+            f"out, these have one: {', '.join(MODELS)}"
+        )
+        raise OptionError(msg)

@@ -57,7 +57,9 @@ class Setting:
 
     @cached_property
     def duplicates(self) -> float:
-        """Master rows of a join value (the m of m:n)."""
+        """Master rows of a join value that is asked for (the m of m:n)."""
+        if self.demand.matches is not None:
+            return self.demand.matches
         statistics = self.task.spec.master.statistics
         return statistics.rows / max(1, statistics.values)
 
@@ -125,9 +127,19 @@ class Setting:
         return hits, self.matching * shares + self._unknown_a_page
 
     @property
+    def silent(self) -> float:
+        """The share of stream rows that wait, and of which nothing comes out."""
+        return self._unknown if self.task.spec.how in {"inner", "semi"} else 0.0
+
+    @property
+    def _unknown(self) -> float:
+        """The share of stream rows that have no match, and wait for a page all the same."""
+        return self.demand.absent - self.known_absent
+
+    @property
     def _unknown_a_page(self) -> float:
         """The share of stream rows that wait for a page which does not have them."""
-        return (self.demand.absent - self.known_absent) / self.pages
+        return self._unknown / self.pages
 
     def groups(self, cached: float = 0.0) -> Groups:
         """Give the same, in classes of pages."""
@@ -145,6 +157,7 @@ class Setting:
             w_S=w * (1 - before),
             w_N=w * hits,
             w_F=w * self.known_absent,
+            silent=w * self.silent,
             read_bytes=self.page_bytes,
             output=self.duplicates,
             window_bytes=window,

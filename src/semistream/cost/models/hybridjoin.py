@@ -19,6 +19,7 @@ def inlj(s: Setting) -> Loop:
     return Loop(
         w_S=1.0,
         w_F=known / (1 - known),
+        silent=s.silent / (1 - known),
         read_bytes=s.page_bytes,
         output=s.duplicates,
         window_bytes=s.component("window"),

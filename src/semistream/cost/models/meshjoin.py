@@ -38,7 +38,7 @@ def _scan(s: Setting, window: float, hits: float = 0.0) -> Loop:
     rows = s.rows(window) * s.fit.fill * used
     queue = Queue(s.pages * missed / rows, rows / missed)
     one = s.loop(queue, window, hits=hits)
-    several = {name: b * getattr(one, name) for name in ("w_S", "w_N", "w_F")}
+    several = {name: b * getattr(one, name) for name in ("w_S", "w_N", "w_F", "silent")}
     return replace(one, **several, pages=b, reads=1, read_bytes=b * s.page_bytes)
 
 

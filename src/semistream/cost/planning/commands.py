@@ -15,13 +15,14 @@ from semistream.cost.planning.chart import chart
 from semistream.cost.planning.current import busy, calibrated
 from semistream.cost.planning.figure import draw_plan
 from semistream.cost.planning.measure import measure as measure_winner
+from semistream.cost.planning.options import check_sample, given_only, pairs
 from semistream.cost.planning.planner import plan as make_plan
 from semistream.cost.planning.show import cluster_sheet, planning_sheets
 from semistream.cost.planning.show_costs import cost_sheets
 from semistream.cost.profile import default_path
 from semistream.errors import OptionError
 from semistream.master import open_master
-from semistream.terminal import AsJson, console, messages, progress_bar
+from semistream.terminal import AsJson, console, errors, messages, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,20 +54,27 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument an option
         str | None,
         typer.Option(help="Or stream rows a second, such as 200k or 1.5M: what do they need?"),
     ] = None,
-    skew: Annotated[float, typer.Option(help="The stream's Zipf exponent; 0 is uniform.")] = 1.0,
+    skew: Annotated[
+        float | None,
+        typer.Option(help="The stream's Zipf exponent, 1 if not given; 0 is uniform."),
+    ] = None,
     absent: Annotated[
-        float, typer.Option(help="The share of stream rows that have no match.")
-    ] = 0.0,
-    stream_row: Annotated[int, typer.Option(help="Bytes of a stream row, its key included.")] = 20,
+        float | None,
+        typer.Option(help="The share of stream rows that have no match, 0 if not given."),
+    ] = None,
+    stream_row: Annotated[
+        int | None, typer.Option(help="Bytes of a stream row with its key, 20 if not given.")
+    ] = None,
     sample: Annotated[
         str | None,
         typer.Option(
-            help="Files or kafka://host:port/topic of the real stream, instead of --skew."
+            help="Files or kafka://host:port/topic of the real stream, instead of --skew, --absent "
+            "and --stream-row."
         ),
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option(help="The sample's key column, or stream=master; repeat it for several."),
+        typer.Option(help="The key column of --sample, or stream=master; repeat it for several."),
     ] = None,
     how: Annotated[str, typer.Option(help="inner, left, semi or anti.")] = "inner",
     select: Annotated[
@@ -91,7 +99,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument an option
     measure: Annotated[
         bool, typer.Option("--measure", help="Run the winner, and compare with the prediction.")
     ] = False,
-    seconds: Annotated[float, typer.Option(help="How long --measure counts.")] = 5.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.001, help="How long --measure counts, 5 if not given.")
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Draw rate against memory into this SVG file.")
     ] = None,
@@ -104,19 +114,16 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument an option
     stream that never ends and a join that is warm.
     """
     with messages():
-        if measure and cluster is not None:
-            msg = "--measure runs one join here, not those of a --cluster; give one of them"
-            raise OptionError(msg)
+        law = given_only(skew=skew, absent=absent, stream_row=stream_row)
+        check_sample(sample, on, law)
+        _check_measure(measure, seconds, cluster)
         with _progress() as say:
             planning = make_plan(
                 open_master(master, read),
                 memory=memory,
                 rate=rate,
-                skew=skew,
-                absent=absent,
-                stream_row=stream_row,
                 sample=sample,
-                on=_pairs(on),
+                on=pairs(on),
                 how=how,
                 select=select or None,
                 algorithms=algorithm or None,
@@ -124,20 +131,32 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument an option
                 batch_rows=batch_rows,
                 profile=profile,
                 say=say,
+                **law,
             )
             if figure is not None:
                 say("draw", 0, 1)
                 draw_plan(planning, figure)
-            if measure:
-                say(f"run {planning.winner.algorithm if planning.winner else ''}", 0, 1)
-            measured = measure_winner(planning, seconds) if measure and planning.winner else None
+            measured = _measured(planning, seconds, say) if measure else None
         _show(planning, measured, as_json)
 
 
-def _pairs(on: list[str] | None) -> dict[str, str] | None:
-    """Read ``stream=master``, or one name for both."""
-    pairs = (name.partition("=") for name in on or ())
-    return {ours: theirs or ours for ours, _, theirs in pairs} or None
+def _check_measure(measure: bool, seconds: float | None, cluster: int | None) -> None:
+    if measure and cluster is not None:
+        msg = "--measure runs one join here, not those of a --cluster; give one of them"
+        raise OptionError(msg)
+    if seconds is not None and not measure:
+        msg = f"--seconds {seconds:g} is how long --measure counts; give --measure as well"
+        raise OptionError(msg)
+
+
+def _measured(planning: Planning, seconds: float | None, say: Say) -> Measured | None:
+    """Run the winner; where there is none, say so."""
+    if planning.winner is None:
+        text = "Nothing was measured: no algorithm is predicted to reach the rate, with any memory."
+        errors.print(text, highlight=False, markup=False, soft_wrap=True)
+        return None
+    say(f"run {planning.winner.algorithm}", 0, 1)
+    return measure_winner(planning, **given_only(seconds=seconds))
 
 
 @contextmanager

@@ -117,5 +117,6 @@ def _load(
     size, share, page, pages = parts
     absent = demand.absent / workers
     all_rows = (1 - demand.absent) * draw.share + absent
-    mine = Demand(size, share / float(size @ share), page, pages, absent / all_rows)
+    share = share / float(size @ share)
+    mine = Demand(size, share, page, pages, absent / all_rows, demand.matches)
     return Load(all_rows, all_rows * workers, mine)

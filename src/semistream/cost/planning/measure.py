@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.run import Run
 from semistream.cost.planning.rates import format_rate
-from semistream.cost.planning.synthetic import SyntheticStream, read_keys
+from semistream.cost.planning.synthetic import (
+    BATCH_ROWS,
+    SyntheticStream,
+    read_keys,
+    synthetic_demand,
+)
+from semistream.cost.predict import predict
 from semistream.errors import OptionError
 from semistream.join import Join
 from semistream.units import format_bytes
@@ -15,6 +21,7 @@ from semistream.units import format_bytes
 if TYPE_CHECKING:
     from semistream.cost.planning.question import Question
     from semistream.cost.planning.result import Planning
+    from semistream.cost.predict import Prediction
     from semistream.spec import JoinSpec
 
 __all__ = ["Measured", "measure"]
@@ -34,6 +41,8 @@ class Measured:
     predicted_rows_a_page: float | None
     measured_rows_a_page: float | None
     """None where no page was read."""
+    absent: float = 0.0
+    """The share of the planned stream's rows that have no match: both rates are without them."""
 
     @property
     def ratio(self) -> float:
@@ -41,8 +50,9 @@ class Measured:
         return self.measured / self.predicted
 
     def __str__(self) -> str:
+        without = " (without absent rows)" if self.absent else ""
         return (
-            f"{self.algorithm} within {format_bytes(self.memory)}: predicted "
+            f"{self.algorithm} within {format_bytes(self.memory)}{without}: predicted "
             f"{format_rate(self.predicted)} rows/s, measured {format_rate(self.measured)} "
             f"({self.ratio:.2f} of it){self._pages()}"
         )
@@ -62,7 +72,8 @@ class Measured:
 def measure(planning: Planning, seconds: float = 5.0) -> Measured:
     """Run the winner on a synthetic stream like the planned one, of the master's own keys.
 
-    It has no absent keys: what is compared is a prediction without them.
+    It has no absent keys, and the join is young: what is compared is a prediction for a stream
+    without them, and for a join that has had as many rows.
 
     Parameters
     ----------
@@ -75,9 +86,8 @@ def measure(planning: Planning, seconds: float = 5.0) -> Measured:
     if winner is None or not seconds > 0:
         msg = f"seconds={seconds!r}, winner={winner!r}: to measure takes a winner and positive time"
         raise OptionError(msg)
-    question, name, memory = _matching(planning.question), winner.algorithm, winner.memory
-    expected = question.predict(name, memory)
-    assert expected is not None  # noqa: S101 - the winner's budget is large enough
+    question, name, memory = planning.question, winner.algorithm, winner.memory
+    absent, question = question.demand.absent, question.of(synthetic_demand(question.demand))
     stream = SyntheticStream(question.spec, question.demand, read_keys(question.spec.master))
     with _join(question.spec, name, memory) as join:
         run = Run(join, stream.batches())
@@ -85,14 +95,18 @@ def measure(planning: Planning, seconds: float = 5.0) -> Measured:
         before = join.metrics
         rate = run.sample(seconds)
         after = join.metrics
+    expected = _expected(question, name, memory, (before.rows_in + after.rows_in) // 2)
     pages = after.pages_read - before.pages_read
     rows_a_page = (after.answered - before.answered) / pages if pages else None
     w, met = expected.loop.w, expected.loop.pages
-    return Measured(name, memory, expected.rate, rate, w / met if met else None, rows_a_page)
+    rows = w / met if met else None, rows_a_page
+    return Measured(name, memory, expected.rate, rate, *rows, absent)
 
 
-def _matching(question: Question) -> Question:
-    return question.of(replace(question.demand, absent=0.0)) if question.demand.absent else question
+def _expected(question: Question, name: str, memory: int, age: int) -> Prediction:
+    """Predict for a join that has had as many rows as the one that was watched."""
+    spec, demand, costs = question.spec, question.demand, question.costs
+    return predict(name, spec, memory, demand, costs, age=age, batch=BATCH_ROWS)
 
 
 def _join(spec: JoinSpec, algorithm: str, memory: int) -> Join:

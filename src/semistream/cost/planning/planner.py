@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.cost.calibration.reads import with_reads_of
+from semistream.cost.models import MODELS, check_model
 from semistream.cost.planning.answers import for_memory, for_rate
 from semistream.cost.planning.asked import Asked
 from semistream.cost.planning.cluster import check_workers, cluster_of
@@ -17,6 +18,7 @@ from semistream.cost.planning.result import Planning
 from semistream.cost.planning.stream import stream_like, stream_of
 from semistream.errors import OptionError
 from semistream.master import Master, open_master
+from semistream.master.database import DatabaseMaster, is_url
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from semistream.cost.planning.current import Say
     from semistream.cost.profile import Profile
     from semistream.cost.sampling.sample import Sample
+    from semistream.cost.unit_costs import UnitCosts
     from semistream.spec import On
 
 __all__ = ["plan"]
@@ -61,7 +64,7 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     ----------
     master
         The master table, or the folder of one, which is then read directly: so nothing is held
-        outside of the budget, as predictions have it.
+        outside of the budget, as predictions have it. A table in a database has no pages to plan.
     memory, rate
         Exactly one: a budget such as ``"64MB"``, or stream rows a second such as ``"200k"``.
     skew, absent
@@ -73,7 +76,7 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     on, how, select
         As for `Join`; ``on`` is the master's key where it is not given.
     algorithms
-        Only these; all if not given.
+        Only these; all that have a cost model if not given.
     profile
         Unit costs of a machine, or their file, taken as they are. Without it those of this machine,
         which are measured quickly, once, where they are not known; reads of this master are tried,
@@ -99,9 +102,10 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     """
     tell = say or no_one
     asked = Asked.of(memory, rate, batch_rows)
-    opened = master if isinstance(master, Master) else open_master(master, read="direct")
+    opened = _opened(master)
     stream = stream_of(opened, skew, absent, sample, on or list(opened.key))
-    schema = stream_schema or stream_like(opened, stream.row_bytes or stream_row)
+    size = stream.row_bytes or stream_row
+    schema = stream_schema or stream_like(opened, size, stream.columns)
     keys = on if on and stream_schema else list(opened.key)
     spec = JoinSpec.resolve(opened, schema, keys, how, select, "")
     names, workers = _names(algorithms), None if cluster is None else check_workers(cluster)
@@ -111,8 +115,19 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     on_all = None
     if workers is not None and answers[0].prediction:
         on_all = cluster_of(question, workers, answers[0])
-    size = int(costs.profile.machine["memory_bytes"])
-    return Planning(answered, asked, answers, size, (costs.note, stream.note), on_all)
+    machine, notes = int(costs.profile.machine["memory_bytes"]), (costs.note, stream.note)
+    return Planning(answered, asked, answers, machine, notes, stream.facts, on_all)
+
+
+def _opened(master: Master | str | os.PathLike[str]) -> Master:
+    """Open a master that has pages; a table in a database is refused before it is asked."""
+    if isinstance(master, DatabaseMaster) or is_url(master):
+        msg = (
+            "a table in a database is asked by keys; there are no pages to plan with. Join it with "
+            "'adaptive', or bring its rows into a master of files with build_master, and plan that"
+        )
+        raise OptionError(msg)
+    return master if isinstance(master, Master) else open_master(master, read="direct")
 
 
 def _measured_here(master: Master, say: Say) -> Current:
@@ -120,8 +135,20 @@ def _measured_here(master: Master, say: Say) -> Current:
     profile, note = current_profile(master.path.parent, say)
     say("reads of this master", 0, 1)
     costs = with_reads_of(profile.costs, master, _READ_SECONDS)
-    note = f"{note} Reads of this master were tried just now."
+    note = f"{note} {_compared(profile.costs, costs, master)}"
     return Current(replace(profile, costs=costs), note)
+
+
+def _compared(before: UnitCosts, now: UnitCosts, master: Master) -> str:
+    """Say whether reads of this master replaced those of the profile."""
+    if now is before:
+        return "Reads of this master, tried just now, are much like the profile's, which count."
+    size = float(master.statistics.largest_part)
+    times = now.c_io[master.read](size) / before.c_io[master.read](size)
+    return (
+        f"Reads of this master, tried just now, take {times:.2g} times as long as the profile's, "
+        "and count in their place: it lies on another disk, or the disk had other work."
+    )
 
 
 def _names(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -129,7 +156,8 @@ def _names(given: Sequence[str] | None) -> tuple[str, ...]:
     for name in given or ():
         if name not in known:
             raise OptionError.unknown("algorithm", name, known)
-    return tuple(dict.fromkeys(given or known))
+        check_model(name)
+    return tuple(dict.fromkeys(given or (name for name in known if name in MODELS)))
 
 
 def _answers(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from semistream.cost.planning.advice import advise
 from semistream.cost.planning.show import as_text
+from semistream.plan import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from semistream.cost.planning.answers import Answer
     from semistream.cost.planning.asked import Asked
     from semistream.cost.planning.cluster import Cluster
@@ -33,6 +36,8 @@ class Planning:
     """Bytes of memory of the machine that the unit costs are of."""
     notes: tuple[str, ...] = ()
     """Where the unit costs and the stream's skew are from."""
+    stream: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of the stream: its law, absent rows, matches; and of its sample."""
     cluster: Cluster | None = None
 
     @property
@@ -66,6 +71,7 @@ class Planning:
         return {
             "master": {"path": str(master.path), "rows": master.rows, "read": master.read},
             "asked": vars(self.asked),
+            "stream": self._stream(),
             "winner": self.winner.algorithm if self.winner else None,
             "algorithms": [answer.as_dict() for answer in self.answers],
             "curves": {a.algorithm: self.curves[a.algorithm] for a in self.answers if a.prediction},
@@ -73,6 +79,12 @@ class Planning:
             "advice": self.advice,
             "notes": list(self.notes),
         }
+
+    def _stream(self) -> dict[str, Any]:
+        """Give the stream that was planned for; bytes are those that the window holds of a row."""
+        spec = self.question.spec
+        row = Task.of(spec, 1 << 20, None).stream_row
+        return {**self.stream, "columns": len(spec.stream), "row_bytes": row}
 
     def __str__(self) -> str:
         return as_text(self)

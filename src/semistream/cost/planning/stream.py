@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,6 +13,8 @@ from semistream.errors import OptionError
 from semistream.plain import plain_type, row_width
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from semistream.cost.sampling.sample import Sample
     from semistream.master import Master
     from semistream.spec import On
@@ -23,10 +25,10 @@ _VARIES = 32  # bytes: what the plan of a join assumes for a value that varies
 _COLUMNS = {"sale": pa.int64(), "quantity": pa.int32()}
 
 
-def stream_like(master: Master, row_bytes: int) -> pa.Schema:
-    """Give a schema with the master's key, whose rows have so many bytes.
+def stream_like(master: Master, row_bytes: int, columns: int | None = None) -> pa.Schema:
+    """Give a schema with the master's key, whose rows have so many bytes, and columns if given.
 
-    Behind the key come the columns of the synthetic streams as far as they fit, and a filler.
+    Behind the key come the columns of the synthetic streams as far as they fit, and fillers.
 
     Examples
     --------
@@ -34,6 +36,8 @@ def stream_like(master: Master, row_bytes: int) -> pa.Schema:
     >>> master = ss.build_master(pa.table({"id": [1, 2]}), tempfile.mkdtemp(), key="id")
     >>> stream_like(master, 24).types
     [DataType(int64), DataType(int64), DataType(int32), FixedSizeBinaryType(fixed_size_binary[4])]
+    >>> stream_like(master, 100, columns=6).names
+    ['id', 'sale', 'quantity', 'filler', 'filler1', 'filler2']
     """
     kinds = (plain_type(master.schema.field(name).type) for name in master.key)
     fields = [pa.field(name, kind) for name, kind in zip(master.key, kinds, strict=True)]
@@ -45,13 +49,29 @@ def stream_like(master: Master, row_bytes: int) -> pa.Schema:
             f"has {row_bytes - room}"
         )
         raise OptionError(msg)
-    for name, kind in _COLUMNS.items():
-        if kind.byte_width <= room:
-            fields.append(pa.field(_free(master, name), kind))
-            room -= kind.byte_width
-    if room > 0:
-        fields.append(pa.field(_free(master, "filler"), pa.binary(room)))
+    others = None if columns is None else columns - len(fields)
+    fields += [pa.field(_free(master, name), kind) for name, kind in _others(room, others)]
     return pa.schema(fields)
+
+
+def _others(room: int, columns: int | None) -> Iterator[tuple[str, pa.DataType]]:
+    """Divide bytes among columns: the usual ones that fit, and fillers for what is left."""
+    for name, kind in _COLUMNS.items():
+        others = None if columns is None else columns - 1
+        if _suffices(room - kind.byte_width, others):
+            yield name, kind
+            room, columns = room - kind.byte_width, others
+    fillers = min(max(0, room), max(1, columns or 1))
+    for number in range(fillers):
+        size = room // fillers + (number < room % fillers)
+        yield f"filler{number or ''}", pa.binary(size)
+
+
+def _suffices(room: int, columns: int | None) -> bool:
+    """Tell whether so many columns, if that is known, can have these bytes, one each at least."""
+    if columns is None:
+        return room >= 0
+    return room >= columns if columns > 0 else room == 0
 
 
 def _free(master: Master, name: str) -> str:
@@ -67,8 +87,11 @@ class PlannedStream:
 
     demand: Demand
     note: str
+    facts: Mapping[str, Any]
+    """The same for programs."""
     row_bytes: int | None = None
-    """None where no row was seen."""
+    columns: int | None = None
+    """Both are None where no row was seen."""
 
 
 def stream_of(
@@ -85,11 +108,18 @@ def stream_of(
     if sample is None:
         demand = Demand.zipf(master.statistics.values, skew, master.pages, absent=absent)
         law = f"Zipf's law with exponent {skew:g}, {absent:.1%} of rows without a match"
-        return PlannedStream(demand, f"Stream: {law}.")
+        return PlannedStream(demand, f"Stream: {law}.", _facts(master, skew, absent))
     if isinstance(sample, (str, os.PathLike)):
         from semistream.cost.sampling.sample import sample_source  # noqa: PLC0415 - seldom wanted
 
         sample = sample_source(sample, master, on)
     note = f"Stream, as sampled:\n{sample.describe()}"
-    size = round(sample.row_bytes) - 1  # a byte of them tells which columns are null
-    return PlannedStream(sample.demand(master), note, size)
+    nulls = -(-sample.columns // 8)  # bytes that tell which columns are null
+    size = round(sample.row_bytes) - nulls
+    return PlannedStream(sample.demand(master), note, sample.as_dict(), size, sample.columns)
+
+
+def _facts(master: Master, skew: float, absent: float) -> dict[str, Any]:
+    statistics = master.statistics
+    matches = statistics.rows / statistics.values
+    return {"law": "zipf", "exponent": skew, "absent": absent, "matches": matches}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["MasterKeys", "SyntheticStream", "read_keys"]
+__all__ = ["BATCH_ROWS", "MasterKeys", "SyntheticStream", "read_keys", "synthetic_demand"]
 
+BATCH_ROWS = 65_536
+"""Rows of a batch, where not said otherwise."""
 _MOST_KEYS = 1 << 22
-_BATCH_ROWS = 65_536
 _VARIES = 32  # bytes of a value that varies, as plans assume
 
 
@@ -69,6 +70,18 @@ def _keys(master: Master, page: pa.RecordBatch) -> pa.RecordBatch:
     return page.select(list(master.key))
 
 
+def synthetic_demand(demand: Demand) -> Demand:
+    """Give what a synthetic stream asks for: the master's keys, whatever matches each has.
+
+    Examples
+    --------
+    >>> from semistream.cost.demand import Demand
+    >>> synthetic_demand(Demand.zipf(1000, 1.0, 10, absent=0.2)).absent
+    0.0
+    """
+    return replace(demand, absent=0.0, matches=None)
+
+
 @dataclass(frozen=True, eq=False)
 class SyntheticStream:
     """An endless stream for a join; rows without a match are left out."""
@@ -100,7 +113,7 @@ class SyntheticStream:
         order[left[: len(rest)]] = rest[: len(left)]
         return order[order >= 0]
 
-    def batches(self, rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Draw batches without end; the same seed gives the same rows."""
         rng = np.random.default_rng(self.seed)
         others = {field.name: _filler(field.type, rows) for field in self.spec.stream}

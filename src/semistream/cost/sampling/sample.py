@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class Sample:
     """Rows whose key is null, or a number that the master's type cannot hold: no page is read."""
     row_bytes: float
     """The mean bytes of a row, as the window holds it."""
+    columns: int
     keys: int
     """How many different keys came, those that the master does not have included."""
     counts: Ints
@@ -92,10 +93,10 @@ class Sample:
         if self.law == "zipf":
             drawn = Demand.zipf(self.values, self.fit.exponent, master.pages, absent=self.absent)
             placed = np.concatenate([page, drawn.page[len(page) :]])[: len(drawn.page)]
-            return replace(drawn, page=placed)
+            return replace(drawn, page=placed, matches=self.matches)
         groups = frequencies(self.counts, self.values, self.fit.exponent)
         size, share = single_out(*groups, len(page))
-        return Demand(size, share, page, master.pages, self.absent)
+        return Demand(size, share, page, master.pages, self.absent, self.matches)
 
     def describe(self) -> str:
         """Say in a few lines what the stream is like.
@@ -123,6 +124,27 @@ class Sample:
                 f"skew     {self._skew()}",
             ]
         )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the same for programs; without a match nothing is known of a law."""
+        law: dict[str, Any] = {"law": None}
+        if self.fit is not None:
+            law = {
+                "law": self.law,
+                "exponent": self.fit.exponent,
+                "exponent_error": self.fit.error,
+                "misfit": self.fit.misfit,
+                "misfit_allowed": self.fit.allowed,
+            }
+        return law | {
+            "absent": self.absent,
+            "matches": self.matches,
+            "sampled_rows": self.rows,
+            "sampled_row_bytes": self.row_bytes,
+            "null_keys": self.nulls,
+            "keys": self.keys,
+            "looked_up": self.certain,
+        }
 
     def _skew(self) -> str:
         fit = self.fit
@@ -187,6 +209,7 @@ def sample_stream(
         rows=seen.rows,
         nulls=seen.rows - len(seen.codes),
         row_bytes=seen.bytes / max(1, seen.rows),
+        columns=seen.columns,
         keys=len(codes),
         counts=counts[order],
         page=found.page[order],
@@ -231,21 +254,22 @@ class _Seen:
 
     rows: int
     bytes: int
+    columns: int
     codes: Ints
 
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch], master: Master, on: On, rows: int) -> _Seen:
-        taken, size, codes = 0, 0, [np.empty(0, np.int64)]
+        taken, size, columns, codes = 0, 0, 0, [np.empty(0, np.int64)]
         for batch in batches:
             part = batch.slice(0, rows - taken)
             names = JoinSpec.resolve(master, part.schema, on, "semi", None, "").stream_keys
             found = master.keys.encode([part.column(name) for name in names])
             codes.append(found.values[found.valid])
             size += int(row_bytes(part).sum())
-            taken += part.num_rows
+            taken, columns = taken + part.num_rows, max(columns, part.num_columns)
             if taken >= rows:
                 break
-        return cls(taken, size, np.concatenate(codes))
+        return cls(taken, size, columns, np.concatenate(codes))
 
 
 def single_out(

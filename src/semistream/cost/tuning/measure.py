@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semistream.algorithms import choose
-from semistream.bench.run import Run, rounded
+from semistream.bench.run import WARM_ROWS, Run, rounded
 from semistream.bench.summary import Spread, ratio, spread
 from semistream.errors import BudgetError
 from semistream.join import Join
@@ -38,6 +38,18 @@ class Sampling(NamedTuple):
     """Samples of each; in each round every candidate has its turn, so that noise hits all alike."""
     final: int = 7
     """Samples of the model's and of the best one against each other."""
+
+    def age(self, rate: float) -> float:
+        """Give about how many rows a join of such a rate has had amid its samples.
+
+        Examples
+        --------
+        >>> some = Sampling(seconds=0.5, warm=5.0, rounds=4)
+        >>> some.age(1000.0), some.age(100_000.0)
+        (6000.0, 350000.0)
+        """
+        warm = min(rate * self.warm, WARM_ROWS)
+        return warm + rate * self.seconds * self.rounds / 2
 
 
 class Candidate(NamedTuple):

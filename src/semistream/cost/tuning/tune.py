@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from semistream.cost.models import SETTLED
 from semistream.cost.predict import Prediction, predict
 from semistream.cost.tuning.knobs import PAGE_BYTES, Axis, knobs_of, page_axis, repaged, resized
 from semistream.errors import BudgetError
@@ -84,11 +85,13 @@ def tuned(
     demand: Demand,
     costs: UnitCosts,
     *,
-    use_filter: bool | None = None,
+    age: float = SETTLED,
+    batch: int = 0,
 ) -> Tuned:
     """Find the split of an algorithm's memory with the highest predicted rate.
 
     A grid over all knobs, then finer ones around the best point; at last the lines through it.
+    For ``age`` and ``batch`` see `predict`.
 
     Notes
     -----
@@ -106,9 +109,9 @@ def tuned(
     """
 
     def expect(options: Options) -> Prediction:
-        return predict(name, spec, memory, demand, costs, use_filter=use_filter, options=options)
+        return predict(name, spec, memory, demand, costs, options=options, age=age, batch=batch)
 
-    task = Task.of(spec, memory, use_filter)
+    task = Task.of(spec, memory, None)
     axes = {knob.option: knob.axis(task) for knob in knobs_of(name)}
     return _tuned(name, axes, expect)
 
@@ -120,7 +123,8 @@ def tuned_pages(
     demand: Demand,
     costs: UnitCosts,
     *,
-    use_filter: bool | None = None,
+    age: float = SETTLED,
+    batch: int = 0,
 ) -> Tuned:
     """Find the page size of the store with the highest predicted rate, in the same way.
 
@@ -133,7 +137,7 @@ def tuned_pages(
         master = resized(spec.master, size)
         asked = repaged(demand, master.pages)
         other = replace(spec, master=master)
-        return predict(name, other, memory, asked, costs, use_filter=use_filter)
+        return predict(name, other, memory, asked, costs, age=age, batch=batch)
 
     return _tuned(name, {PAGE_BYTES: page_axis(spec.master)}, expect)
 
