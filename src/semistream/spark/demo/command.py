@@ -28,7 +28,7 @@ What to try next:
   semistream demo --read mapped             let the operating system's cache help
   semistream generate --help, semistream run --help
                                             your own pipeline, without writing Python
-  README.md                                 the twelve lines of Python that did this
+  README.md                                 the lines of Python that did this
 """
 
 
