@@ -212,6 +212,13 @@ def test_text_and_json_have_everything(planning):
     assert values["stream"] == law | {"columns": 3, "row_bytes": 21}
 
 
+def test_rows_unlike_those_whose_costs_are_known_are_said(planning, tmp_path):
+    assert not any("by a hash" in note for note in planning.notes)
+    books = pa.table({"isbn": ["a", "b"], "title": ["x", "y"], "price": [1, 2]})
+    notes = plan(ss.build_master(books, tmp_path / "books", key="isbn"), memory=MEMORY).notes
+    assert "here its key is found by a hash and 'title', 'isbn' vary in width" in notes[-1]
+
+
 def test_a_curve_goes_through_the_plan(planning):
     points = dict(planning.curve("moij"))
     assert points[MEMORY] == rate_of(planning, "moij", MEMORY)

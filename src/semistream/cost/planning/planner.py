@@ -19,6 +19,8 @@ from semistream.cost.planning.stream import stream_like, stream_of
 from semistream.errors import OptionError
 from semistream.master import Master, open_master
 from semistream.master.database import DatabaseMaster, is_url
+from semistream.output import gathered_schema
+from semistream.plain import row_width
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -115,7 +117,8 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     on_all = None
     if workers is not None and answers[0].prediction:
         on_all = cluster_of(question, workers, answers[0])
-    machine, notes = int(costs.profile.machine["memory_bytes"]), (costs.note, stream.note)
+    machine = int(costs.profile.machine["memory_bytes"])
+    notes = (costs.note, stream.note, *_unlike_the_costs(spec))
     return Planning(answered, asked, answers, machine, notes, stream.facts, on_all)
 
 
@@ -149,6 +152,17 @@ def _compared(before: UnitCosts, now: UnitCosts, master: Master) -> str:
         f"Reads of this master, tried just now, take {times:.2g} times as long as the profile's, "
         "and count in their place: it lies on another disk, or the disk had other work."
     )
+
+
+def _unlike_the_costs(spec: JoinSpec) -> list[str]:
+    """Say where a join's rows are others than those whose costs are measured."""
+    varies = [f.name for f in gathered_schema(spec) if row_width(f.type) is None]
+    found = [] if spec.master.keys.exact else ["its key is found by a hash"]
+    found += [f"{', '.join(map(repr, varies))} vary in width"] if varies else []
+    if not found:
+        return []
+    what = f"Unit costs are of integer keys and columns of fixed width; here {' and '.join(found)}"
+    return [f"{what}, so that rates are predicted too high, by several times: --measure them."]
 
 
 def _names(given: Sequence[str] | None) -> tuple[str, ...]:
