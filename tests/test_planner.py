@@ -12,6 +12,7 @@ import pytest
 import semistream as ss
 from semistream.algorithms import _REGISTRY
 from semistream.algorithms.hybridjoin import Hybridjoin
+from semistream.cost.calibration.own_rows import unlike, with_rows_of
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.planning.current import current_profile
@@ -216,7 +217,21 @@ def test_rows_unlike_those_whose_costs_are_known_are_said(planning, tmp_path):
     assert not any("by a hash" in note for note in planning.notes)
     books = pa.table({"isbn": ["a", "b"], "title": ["x", "y"], "price": [1, 2]})
     notes = plan(ss.build_master(books, tmp_path / "books", key="isbn"), memory=MEMORY).notes
-    assert "here its key is found by a hash and 'title', 'isbn' vary in width" in notes[-1]
+    assert "here its key is found by a hash and 'title', 'isbn' vary in width" in notes[0]
+
+
+def test_rows_of_texts_and_keys_that_are_hashed_are_measured(tmp_path):
+    count = 20_000
+    sku = [f"sku-{number:08}" for number in range(count)]
+    names = [f"a product with number {number}" for number in range(count)]
+    master = ss.build_master(pa.table({"sku": sku, "name": names}), tmp_path / "m", key="sku")
+    stream = pa.schema([("sku", pa.string()), ("sale", pa.int64()), ("clerk", pa.string())])
+    costs = with_rows_of(PROFILE.costs, JoinSpec.resolve(master, stream, "sku", "left", None, ""))
+    assert costs.c_S(3, 30) > 0
+    assert costs.c_O(6, 100) >= PROFILE.costs.c_O(6, 100)
+    assert costs.c_A(3, 30) >= PROFILE.costs.c_A(3, 30)
+    plain = JoinSpec.resolve(master, stream, "sku", "semi", None, "")
+    assert unlike(plain) == "its key is found by a hash and 'sku' vary in width"
 
 
 def test_a_curve_goes_through_the_plan(planning):

@@ -77,6 +77,10 @@ class RowCost:
         """Give the seconds for a row of so many columns and bytes."""
         return self.fixed + self.column * columns + self.byte * size
 
+    def times(self, factor: float) -> RowCost:
+        """Give the cost of a row that is so much dearer."""
+        return RowCost(factor * self.fixed, factor * self.column, factor * self.byte)
+
 
 @dataclass(frozen=True)
 class Fit:

@@ -25,12 +25,22 @@ if TYPE_CHECKING:
 
     from semistream.master import Master
 
-__all__ = ["append_and_expire", "far_curve", "output_cost", "probe_cost", "take_in_cost"]
+__all__ = [
+    "append_and_expire",
+    "far_curve",
+    "give_out",
+    "median_seconds",
+    "output_cost",
+    "plain_rows",
+    "plain_shape",
+    "probe_cost",
+    "take_in_cost",
+    "window_seconds",
+]
 
 _ROWS = 1 << 15
 _SHAPES = ((1, 8), (3, 24), (3, 256), (10, 80), (6, 120), (3, 1000))
 """Columns and bytes of the rows that are tried."""
-_MANY = 9 * _ROWS // 2  # room for four chunks, not for five
 _PAGE_ROWS, _PAIRS = 1024, 4096
 
 
@@ -43,14 +53,15 @@ class _Point:
     seconds: float
 
 
-def _schema(columns: int, size: int) -> pa.Schema:
+def plain_shape(columns: int, size: int) -> pa.Schema:
     """Give 64-bit numbers, the last column having what is left of the bytes."""
     last = size - 8 * (columns - 1)
     kinds = [pa.int64()] * (columns - 1) + [pa.binary(last) if last > 8 else pa.int64()]
     return pa.schema([(f"c{i}", kind) for i, kind in enumerate(kinds)])
 
 
-def _rows(schema: pa.Schema, count: int) -> pa.RecordBatch:
+def plain_rows(schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """Give so many rows of columns of fixed width."""
     columns = []
     for field in schema:
         content = pa.py_buffer(bytes(count * field.type.byte_width))
@@ -58,7 +69,7 @@ def _rows(schema: pa.Schema, count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _median(work: Callable[[], object], repeats: int) -> float:
+def median_seconds(work: Callable[[], object], repeats: int) -> float:
     """Give the median time of some calls."""
     spent = []
     for _ in range(repeats):
@@ -85,44 +96,45 @@ def take_in_cost(master: Master, repeats: int) -> RowCost:
         codes = master.keys.encode([keys])
         master.page_of(codes.values)
 
-    return RowCost(_median(work, repeats) / _ROWS)
+    return RowCost(median_seconds(work, repeats) / _ROWS)
 
 
 def append_and_expire(repeats: int) -> tuple[RowCost, RowCost]:
     """Measure c_A and c_E: append a row to the window, move one when a quarter is gone."""
     appended, moved = [], []
     for columns, size in _SHAPES:
-        schema = _schema(columns, size)
-        append, move = _window_times(schema, repeats)
+        append, move = window_seconds(plain_rows(plain_shape(columns, size), _ROWS), repeats)
         appended.append(_Point(columns, size, append))
         moved.append(_Point(columns, size, move))
     return _fitted(appended), _fitted(moved)
 
 
-def _window_times(schema: pa.Schema, repeats: int) -> tuple[float, float]:
-    cost = WindowCost.of(schema, _PAGE_ROWS, exact=True)
-    chunk = _chunk(schema, _ROWS)
+def window_seconds(rows: pa.RecordBatch, repeats: int) -> tuple[float, float]:
+    """Measure what it takes to append a row like these to a window, and to move it."""
+    cost = WindowCost.of(rows.schema, _PAGE_ROWS, exact=True)
+    chunk, count = _chunk(rows), rows.num_rows
+    many = 9 * count // 2  # room for four chunks, not for five
+    capacity = cost(many, int(many * chunk.sizes.mean()))
     append, move = [], []
     for _ in range(repeats):
-        window = Window(schema, cost(_MANY, _MANY * (cost.width or 0)), cost)
+        window = Window(rows.schema, capacity, cost)
         start = time.perf_counter()
         for _ in range(4):
             window.admit(chunk, 0.0, 0)
-        append.append((time.perf_counter() - start) / (4 * _ROWS))
-        window.state[np.random.default_rng(0).permutation(4 * _ROWS)[:_ROWS]] = GONE
-        window.leave(_ROWS, _ROWS)
+        append.append((time.perf_counter() - start) / (4 * count))
+        window.state[np.random.default_rng(0).permutation(4 * count)[:count]] = GONE
+        window.leave(count, count)
         start = time.perf_counter()
         window.admit(chunk, 0.0, 0)  # it has room only where others make way
-        spent = time.perf_counter() - start - _ROWS * append[-1]
-        move.append(max(spent, 0.0) / (3 * _ROWS))
+        spent = time.perf_counter() - start - count * append[-1]
+        move.append(max(spent, 0.0) / (3 * count))
     return float(np.median(append)), float(np.median(move))
 
 
-def _chunk(schema: pa.Schema, count: int) -> Chunk:
-    draw = np.random.default_rng(0)
+def _chunk(rows: pa.RecordBatch) -> Chunk:
+    draw, count = np.random.default_rng(0), rows.num_rows
     codes = draw.integers(0, 1 << 40, count)
     pages = draw.integers(0, _PAGE_ROWS, count).astype(np.int32)
-    rows = _rows(schema, count)
     return Chunk(rows, codes, pages, np.full(count, rows.nbytes // count, dtype=np.int32))
 
 
@@ -132,34 +144,37 @@ def probe_cost(repeats: int) -> RowCost:
     schema = pa.schema([("code", pa.int64()), ("payload", pa.binary(112))])
     cache = Cache(schema, 1 << 24)
     codes = np.arange(_ROWS)
-    batch = _rows(schema, _ROWS).set_column(0, "code", pa.array(codes))
+    batch = plain_rows(schema, _ROWS).set_column(0, "code", pa.array(codes))
     cache.load(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
     cache.epoch()
     asked = draw.integers(0, 2 * _ROWS, _ROWS)
     out = np.empty(_ROWS, dtype=np.int64), np.empty(_ROWS, dtype=np.int64)
     hit = np.zeros(_ROWS, dtype=np.bool_)
-    return RowCost(_median(lambda: cache.probe(asked, (0, -1), False, *out, hit), repeats) / _ROWS)
+    return RowCost(
+        median_seconds(lambda: cache.probe(asked, (0, -1), False, *out, hit), repeats) / _ROWS
+    )
 
 
 def output_cost(repeats: int) -> RowCost:
     """Measure c_O: gather a row's columns from window and page into a batch."""
     points = []
     for columns, size in _SHAPES:
-        schema = _schema(columns, size)
-        rows, page = _rows(schema, _ROWS), _rows(schema, _PAGE_ROWS)
+        schema = plain_shape(columns, size)
+        rows, page = plain_rows(schema, _ROWS), plain_rows(schema, _PAGE_ROWS)
         draw = np.random.default_rng(0)
         index, places = draw.integers(0, _ROWS, _PAIRS), draw.integers(0, _PAGE_ROWS, _PAIRS)
-        spent = _median(lambda: _give_out(rows, page, index, places), repeats)  # noqa: B023
+        spent = median_seconds(lambda: give_out(rows, page, index, places), repeats)  # noqa: B023
         points.append(_Point(2 * columns, 2 * size, spent / _PAIRS))
     return _fitted(points)
 
 
-def _give_out(
+def give_out(
     rows: pa.RecordBatch,
     page: pa.RecordBatch,
     index: npt.NDArray[np.int64],
     places: npt.NDArray[np.int64],
 ) -> None:
+    """Gather columns of a page and of stream rows, as output does."""
     gathered = Gathered(page.schema.types, len(places))
     gathered.append(page.columns, places)
     gathered.arrays()
@@ -169,11 +184,11 @@ def _give_out(
 def far_curve(largest: int, repeats: int) -> Curve:
     """Measure how much dearer rows are in a large window, whose memory the caches do not hold."""
     sizes = [size for size in (1 << 20, 1 << 23, 1 << 26, 1 << 28) if size <= largest]
-    schema = _schema(3, 24)
+    schema = plain_shape(3, 24)
     spent = []
     for size in sizes:
-        rows = _rows(schema, size // 24)
+        rows = plain_rows(schema, size // 24)
         index = np.random.default_rng(0).integers(0, rows.num_rows, _PAIRS)
-        spent.append(_median(lambda: take_rows(rows, index), repeats))  # noqa: B023
+        spent.append(median_seconds(lambda: take_rows(rows, index), repeats))  # noqa: B023
     slower = np.maximum.accumulate(np.array(spent) / spent[0])
     return Curve(tuple(float(size) for size in sizes), tuple(slower.tolist()))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms as known_algorithms
+from semistream.cost.calibration.own_rows import unlike, with_rows_of
 from semistream.cost.calibration.reads import with_reads_of
 from semistream.cost.models import MODELS, check_model
 from semistream.cost.planning.answers import for_memory, for_rate
@@ -19,8 +20,6 @@ from semistream.cost.planning.stream import stream_like, stream_of
 from semistream.errors import OptionError
 from semistream.master import Master, open_master
 from semistream.master.database import DatabaseMaster, is_url
-from semistream.output import gathered_schema
-from semistream.plain import row_width
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -111,14 +110,13 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     keys = on if on and stream_schema else list(opened.key)
     spec = JoinSpec.resolve(opened, schema, keys, how, select, "")
     names, workers = _names(algorithms), None if cluster is None else check_workers(cluster)
-    costs = given(profile) if profile is not None else _measured_here(opened, tell)
+    costs = _measured_here(spec, tell) if profile is None else _as_given(profile, spec)
     question = Question(spec, stream.demand, costs.profile.costs, names)
     answered, answers = _answers(question, asked, workers, tell)
     on_all = None
     if workers is not None and answers[0].prediction:
         on_all = cluster_of(question, workers, answers[0])
-    machine = int(costs.profile.machine["memory_bytes"])
-    notes = (costs.note, stream.note, *_unlike_the_costs(spec))
+    machine, notes = int(costs.profile.machine["memory_bytes"]), (costs.note, stream.note)
     return Planning(answered, asked, answers, machine, notes, stream.facts, on_all)
 
 
@@ -133,13 +131,29 @@ def _opened(master: Master | str | os.PathLike[str]) -> Master:
     return master if isinstance(master, Master) else open_master(master, read="direct")
 
 
-def _measured_here(master: Master, say: Say) -> Current:
-    """Give this machine's unit costs, with what reads of this master cost where it lies."""
+def _measured_here(spec: JoinSpec, say: Say) -> Current:
+    """Give this machine's unit costs, with what reads and rows of this master cost."""
+    master = spec.master
     profile, note = current_profile(master.path.parent, say)
-    say("reads of this master", 0, 1)
+    say("reads of this master", 0, 2)
     costs = with_reads_of(profile.costs, master, _READ_SECONDS)
     note = f"{note} {_compared(profile.costs, costs, master)}"
+    if why := unlike(spec):
+        say("rows of this master", 1, 2)
+        costs = with_rows_of(costs, spec)
+        note = f"{note} So were its rows, for {why}; rates of such joins are less exact: --measure."
     return Current(replace(profile, costs=costs), note)
+
+
+def _as_given(profile: Profile | str | os.PathLike[str], spec: JoinSpec) -> Current:
+    """Take a profile as it is; say where it knows nothing of rows like these."""
+    loaded, note = given(profile)
+    if why := unlike(spec):
+        note = (
+            f"{note} They are of integer keys and columns of fixed width; here {why}, so that "
+            "rates are predicted too high, by several times: leave the profile out, or --measure."
+        )
+    return Current(loaded, note)
 
 
 def _compared(before: UnitCosts, now: UnitCosts, master: Master) -> str:
@@ -152,17 +166,6 @@ def _compared(before: UnitCosts, now: UnitCosts, master: Master) -> str:
         f"Reads of this master, tried just now, take {times:.2g} times as long as the profile's, "
         "and count in their place: it lies on another disk, or the disk had other work."
     )
-
-
-def _unlike_the_costs(spec: JoinSpec) -> list[str]:
-    """Say where a join's rows are others than those whose costs are measured."""
-    varies = [f.name for f in gathered_schema(spec) if row_width(f.type) is None]
-    found = [] if spec.master.keys.exact else ["its key is found by a hash"]
-    found += [f"{', '.join(map(repr, varies))} vary in width"] if varies else []
-    if not found:
-        return []
-    what = f"Unit costs are of integer keys and columns of fixed width; here {' and '.join(found)}"
-    return [f"{what}, so that rates are predicted too high, by several times: --measure them."]
 
 
 def _names(given: Sequence[str] | None) -> tuple[str, ...]:
