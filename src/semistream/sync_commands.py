@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,7 +60,7 @@ def _follow(path: Path, source: str | None, memory: str, as_json: bool, seconds:
     """
     with suppress(KeyboardInterrupt):
         while True:
-            time.sleep(seconds)
+            sleep(seconds)
             try:
                 synced = _synced(path, None, source, memory)
             except SchemaError:
