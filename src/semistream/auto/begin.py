@@ -28,14 +28,14 @@ __all__ = ["started"]
 
 log = logging.getLogger("semistream")
 
-_PART = 64  # of the memory is the sample's
+_PART = 256  # of the memory is the sample's: some thousand keys tell a skew to the second digit
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16  # of a sample
 _CODE = 8  # bytes
 _ESTIMATE = (
     448 << 10
 )  # bytes that an estimate and its predictions take, beside copies of the sample
 _COPIES, _A_PAGE = 4, 32  # of the sample; bytes for each page of the master
-_MOST_ASIDE = 8  # this part of the memory at most: more costs what a better choice could bring
+_MOST_ASIDE = 20  # this part of the memory at most: more costs what a better choice could bring
 
 
 def started(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from semistream.algorithms import algorithms
 from semistream.cost.calibration import operations
 from semistream.cost.calibration.known import KNOWN
 from semistream.cost.calibration.reads import median_curve, reads_of
@@ -29,6 +28,7 @@ from semistream.cost.calibration.runs import (
 )
 from semistream.cost.calibration.standards import Standards
 from semistream.cost.calibration.turns import Pace
+from semistream.cost.models import MODELS
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import Curve, Fit, UnitCosts
 from semistream.machine import describe
@@ -101,6 +101,8 @@ _IN_MEMORY = (
 """Where no page is brought: looked up at once in mapped ones, and with a budget for all of R."""
 _SIDE_BY_SIDE = {f"pcsrj {read}": f"cachejoin {read}" for read in ("mapped", "direct")}
 """Loops that are several of another, in threads."""
+_ONE_LOOP = ("hybridjoin", "x-hybridjoin", "tuned-x-hybridjoin")
+"""Forms of one loop, which differ in the pages that stay; a page and a row cost all the same."""
 
 
 def _nothing() -> None:
@@ -134,7 +136,7 @@ def calibrate(
     """
     effort = effort or (QUICK if quick else THOROUGH)
     with _one_thread(), tempfile.TemporaryDirectory(dir=folder, prefix="calibrate-") as name:
-        steps = _Steps(say, 3 + (1 + len(algorithms())) * len(effort.trials) + len(_IN_MEMORY))
+        steps = _Steps(say, 3 + (1 + len(MODELS)) * len(effort.trials) + len(_IN_MEMORY))
         steps("a master to measure with")
         path = Path(name) / "master"
         build_master(master_table(effort.rows, stride=2), path, key="key", filter=False)
@@ -167,6 +169,22 @@ def _fits(runs: dict[str, list[Observed]], costs: UnitCosts, settled: bool) -> d
         found[kind] = fitted(runs[kind], costs, counts[kind], alike[kind], cold)
     for kind in runs.keys() - alone:
         found[kind] = side_by_side(runs[kind], costs, counts[kind], found[_SIDE_BY_SIDE[kind]])
+    return found | pooled(found, _ONE_LOOP)
+
+
+def pooled(fits: Mapping[str, Fit], names: Sequence[str]) -> dict[str, Fit]:
+    """Give loops that are alike the mean of their fits: what these differ by is noise.
+
+    Else the noise decides which of them is named as the fastest.
+    """
+    found: dict[str, Fit] = {}
+    for read in ("mapped", "direct"):
+        some = {kind: fits[kind] for name in names if (kind := f"{name} {read}") in fits}
+        if some:
+            step, rows = (
+                statistics.fmean(getattr(f, n) for f in some.values()) for n in ("step", "rows")
+            )
+            found |= {kind: replace(fit, step=step, rows=rows) for kind, fit in some.items()}
     return found
 
 
@@ -233,7 +251,7 @@ def _runs(
     for trial in (*effort.trials, *_IN_MEMORY):
         master = masters[trial.read]
         how = f"{trial.share:.0%} of R, Zipf {trial.exponent:g}, {trial.read}"
-        names = ("adaptive",) if trial in _IN_MEMORY else tuple(algorithms())
+        names = ("adaptive",) if trial in _IN_MEMORY else tuple(MODELS)
         if trial not in _IN_MEMORY or trial.read not in reads:
             steps(f"reads, {trial.read}")
             for way, curve in reads_of(master, effort.read_seconds).items():

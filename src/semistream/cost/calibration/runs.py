@@ -14,7 +14,7 @@ from semistream.bench.run import Run
 from semistream.cost.calibration.least_squares import non_negative
 from semistream.cost.calibration.turns import SETTLING, steady_seconds, watch_in_turn
 from semistream.cost.demand import Demand
-from semistream.cost.models import MODELS, Setting, kind_of, loop_of
+from semistream.cost.models import Setting, kind_of, loop_of
 from semistream.cost.queue import solve
 from semistream.cost.unit_costs import Fit
 from semistream.join import Join
@@ -96,11 +96,7 @@ def observe(
     say: Callable[[str], None],
     beside: Callable[[], None],
 ) -> Iterator[Observed]:
-    """Run algorithms on a stream that never ends; watch them in turn once they have settled.
-
-    Those without a model are left out, for there is nothing to fit.
-    """
-    names = [name for name in names if name in MODELS]
+    """Run algorithms on a stream that never ends; watch them in turn once they have settled."""
     memory = int(trial.share * master.statistics.bytes)
     spec = JoinSpec.resolve(master, batches[0].schema, "key", "inner", None, "")
     options: dict[str, dict[str, Any]] = {name: {} for name in names}
