@@ -9,7 +9,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from semistream.bench.peers_claims import claims
@@ -17,14 +16,14 @@ from semistream.bench.peers_commands import _draw
 from semistream.bench.show import markdown
 from semistream.bench.store import read_record, write_record
 from semistream.bench.tables import sheets
-from semistream.spark.bench.data import KEY, STRIDE, Products
 from semistream.spark.bench.engine import EngineError
 from semistream.spark.bench.footprint import Footprint
 from semistream.spark.bench.peers import contest as contests
+from semistream.spark.bench.peers import growth
 from semistream.spark.bench.peers.contest import Contest, DifferentRowsError
 from semistream.spark.bench.peers.grid import FULL, STRONG, Cell, PeersGrid
-from semistream.spark.bench.peers.steady import sales
-from semistream.spark.bench.systems import SYSTEMS, Setting
+from semistream.spark.bench.peers.steady import measure_steady
+from semistream.spark.bench.systems import SYSTEMS
 from test_cli import call
 
 ROWS = 20_000
@@ -126,15 +125,30 @@ def test_a_difference_is_seen(folder, monkeypatch):
 
 
 @pytest.mark.xdist_group("spark")
-def test_the_steady_stream_has_zipfs_law(spark, folder):
-    at = Setting.of(Products(1_000, folder), "left", 0.9)
-    plain = spark.range(50_000).withColumnRenamed("id", "value")
-    found = sales(spark, at, 10, 100, source=plain).groupBy(KEY).count().collect()
-    counts = sorted((row["count"] for row in found), reverse=True)
-    assert all(row[KEY] % STRIDE == 0 and row[KEY] < 1_000 * STRIDE for row in found)
-    # Rank r has a share of about ln(1 + 1/r) / ln(n).
-    assert counts[0] / 50_000 == pytest.approx(np.log(2) / np.log(1_000), rel=0.1)
-    assert counts[9] / 50_000 == pytest.approx(np.log(1.1) / np.log(1_000), rel=0.25)
+def test_rows_that_arrive_steadily(spark, folder):
+    grid = replace(TINY, steady_rows=ROWS, steady_rate=2_000, steady_batch=500, steady_seconds=6.0)
+    found = {entry["system"]: entry for entry in measure_steady(grid, folder, Here(), print)}
+    assert set(found) == {"none", "enrich", "default"}
+    for entry in found.values():
+        assert 1_000 <= sum(entry["taken"]) <= 13_000  # what arrives in six seconds, and no more
+        assert entry["starts"] == sorted(entry["starts"])
+        assert all(w >= t for w, t in zip(entry["waited"], entry["milliseconds"], strict=True))
+
+
+def test_a_setting_that_fails_leaves_the_others(folder, monkeypatch):
+    def some(grid, engines, at, batch_rows):
+        if at.options["read"] == "direct":
+            raise EngineError("not one batch")
+        return {"milliseconds": [[9, 9, 9]], "held": {"python": 1}}
+
+    monkeypatch.setattr(growth, "_timed", lambda *_: [])
+    monkeypatch.setattr(growth, "_grown", some)
+    grid = replace(TINY, growth=(ROWS, 2 * ROWS))
+    order = random.Random(0)  # noqa: S311
+    found = list(growth.measure_growth(grid, folder, Here(), order, print))
+    assert {e["read"] for e in found if "failed" in e} == {"direct"}
+    assert len(found) == len(growth.settings_of_growth(grid, folder))
+    assert {e["rows"] for e in found} == {ROWS, 2 * ROWS}
 
 
 def test_the_footprint_of_children_is_seen():
@@ -163,6 +177,13 @@ def cell(times, **more):
     }
 
 
+def steady(system, took, taken=10_000):
+    starts = [taken // 50 * i for i in range(len(took))]
+    about = {"system": system, "rows": 2_000_000, "memory": 12_000_000, "rate": 50_000}
+    about |= {"batch": 10_000, "warm": 0.1, "starts": starts, "milliseconds": took}
+    return about | {"taken": [taken] * len(took), "waited": [t + 20 for t in took]}
+
+
 @pytest.fixture
 def record():
     """A record as the benchmark writes it."""
@@ -177,10 +198,6 @@ def record():
             "batch_rows": [10_000, 100_000],
             "hows": ["left"],
             "growth_memory": 64 << 20,
-            "steady_rate": 50_000,
-            "steady_batch": 10_000,
-            "steady_seconds": 600.0,
-            "steady_rows": 2_000_000,
         },
         "dropped": 2,
         "labels": {name: system.label for name, system in SYSTEMS.items()},
@@ -190,8 +207,9 @@ def record():
             {"cores": n, "batch_rows": 10**6, "milliseconds": [9, 9, 2_000 // n]} for n in (1, 2)
         ],
         "steady": [
-            {"system": "enrich", "milliseconds": [150] * 99 + [400], "seconds": 20.0},
-            {"system": "default", "failed": "out of memory"},
+            steady("enrich", [400] + [150] * 99 + [190]),
+            steady("default", [2_000] * 10, taken=100_000),
+            {"system": "none", "failed": "out of memory"},
         ],
         "growth": [
             grown | {"batch_rows": rows, "milliseconds": [[9, 9, 300]]} for rows in (10_000, 10**6)
@@ -217,8 +235,9 @@ def test_tables_say_what_the_record_says(record, tmp_path):
     assert rates.rows[0] == ("enrich", "200 (200–200)", "20 (20–20)")
     assert rates.rows[-1][1] == "1.20× (1.20–1.20) duckdb"
     steady = next(sheet for title, sheet in found.items() if title.startswith("50,000 rows/s"))
-    assert steady.rows[0][1:4] == ("150 ms", "150 ms", "400 ms")
-    assert steady.rows[1][1] == "out of memory"
+    assert steady.rows[0][1:] == ("150 ms", "150 ms", "190 ms", "10,000", "170 ms", "50.0")
+    assert steady.rows[2][1] == "out of memory"
+    assert len(steady.rows[2]) == len(steady.heads)
     memory = next(sheet for title, sheet in found.items() if title.startswith("Memory beyond"))
     assert memory.rows[0][1:] == ("2M", "11.44 MB", "2 B", "28.61 MB", "28.61 MB")
     assert "no room" in markdown(found.values())
@@ -235,6 +254,8 @@ def test_verdicts_turn_with_the_data(record):
     assert not verdict("every key-value store").met
     assert verdict("two processors").met
     assert verdict("auto").met
+    assert verdict("kept up").met
+    assert verdict("p99").met
     for each in record["cells"]:
         each["milliseconds"]["default"] = [[9000, 9000, 400]] * 2
         each["milliseconds"]["lmdb"] = [[9000, 9000, 1_600]] * 2
@@ -246,6 +267,9 @@ def test_verdicts_turn_with_the_data(record):
     assert not verdict("auto").met
     assert verdict("every key-value store").met
     assert not verdict("two processors").met
+    record["steady"][0] |= {"taken": [5_000] * 101, "milliseconds": [3_000] * 101}
+    assert not verdict("kept up").met
+    assert not verdict("p99").met
 
 
 def test_figures_are_drawn(record, tmp_path):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semistream.algorithms import AUTO
 from semistream.bench.sheet import Sheet
+from semistream.bench.summary import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     Record = dict[str, Any]
 
-__all__ = ["Named", "auto_share", "contenders", "error", "model_sheets", "named", "quantile"]
+__all__ = ["Named", "auto_share", "contenders", "error", "model_sheets", "named"]
 
 NEAR = 0.95
 """From this share of the best on, a choice is as good as the best."""
@@ -46,18 +47,6 @@ def error(rate: Record, what: str = "predicted") -> float:
     0.1
     """
     return float(abs(rate[what] / rate["steady"] - 1))
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """Give the least value that so large a share of all does not exceed.
-
-    Examples
-    --------
-    >>> quantile([3.0, 1.0, 2.0, 9.0], 0.5), quantile([3.0, 1.0, 2.0, 9.0], 0.9)
-    (2.0, 9.0)
-    """
-    ordered = sorted(values)
-    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
 def named(cell: Record, without: str = "", by: str = "planned") -> Named:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.rounds import best, core_rates, is_plain, to
-from semistream.bench.summary import Spread, ratio
+from semistream.bench.rounds import best, core_rates, is_plain, steadily, to
+from semistream.bench.summary import Spread, quantile, ratio
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ def claims(record: Record) -> Iterator[Claim]:
     yield from _flink(record)
     yield from _cores(record)
     yield from _memory(record)
+    yield from _steady(record)
 
 
 def _to_spark(record: Record, which: tuple[str, int, int], times: float) -> Iterator[Claim]:
@@ -133,9 +133,9 @@ def _flink(record: Record) -> Iterator[Claim]:
 def _cores(record: Record) -> Iterator[Claim]:
     if not record.get("cores"):
         return
-    found = {count: statistics.median(got) for count, got in core_rates(record).items()}
-    times = found[2] / found[1]
-    yield Claim("two processors to one", "1.8×", f"{times:.2f}×", times >= 1.8)
+    found = core_rates(record)
+    if len(found) == 2:
+        yield _ratio("two processors to one", 1.8, ratio(found[2], found[1]), "")
 
 
 def _memory(record: Record) -> Iterator[Claim]:
@@ -149,6 +149,25 @@ def _memory(record: Record) -> Iterator[Claim]:
                 continue
             more = entry["busy"]["all"] - entry["idle"]["all"]
             yield Claim(what, asked, format_bytes(more), more <= entry["memory"] + _CONSTANT)
+
+
+def _steady(record: Record) -> Iterator[Claim]:
+    """Ask whether rows pile up, and for a p99 below that of Spark's join."""
+    found = {entry["system"]: steadily(entry) for entry in record.get("steady", [])}
+    ours, other = found.get(_OURS), found.get("default")
+    if ours is None:
+        return
+    rate = record["steady"][0]["rate"]
+    kept = f"{ours.rate / 1e3:.1f} thousand"
+    yield Claim(
+        f"{rate:,} rows/s, kept up", f"{rate / 1e3:g} thousand", kept, ours.rate >= 0.99 * rate
+    )
+    if other is not None:
+        mine, theirs = (quantile(each.took, 0.99) for each in (ours, other))
+        measured = f"{mine:,.0f} ms, {theirs:,.0f} ms"
+        yield Claim(
+            "p99 of a micro-batch then, beside Spark's join", "less", measured, mine < theirs
+        )
 
 
 def _ratio(what: str, asked: float, found: Spread, note: str) -> Claim:

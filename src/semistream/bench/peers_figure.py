@@ -5,9 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.peers_tables import quantile
-from semistream.bench.rounds import is_plain, rates, warm
-from semistream.bench.summary import spread
+from semistream.bench.rounds import is_plain, rates, steadily, warm
+from semistream.bench.summary import quantile, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +76,8 @@ def _by_batch(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib
 
 def _growing(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
     """Draw throughput, time of small batches, and memory as R grows."""
-    batches = sorted({entry["batch_rows"] for entry in record["growth"]})
+    grown = sorted((e for e in record["growth"] if "failed" not in e), key=lambda e: e["rows"])
+    batches = sorted({entry["batch_rows"] for entry in grown})
     panels = figure.subplots(1, 3)
     kinds: tuple[tuple[str, int, Callable[[Record], float]], ...] = (
         (
@@ -89,9 +89,9 @@ def _growing(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib 
         ("MB that Python's processes held", batches[-1], lambda e: e["held"]["python"] / 1e6),
     )
     for panel, (label, batch, value) in zip(panels, kinds, strict=True):
-        chosen = [entry for entry in record["growth"] if entry["batch_rows"] == batch]
+        chosen = [entry for entry in grown if entry["batch_rows"] == batch]
         for constant in (False, True):
-            for read in dict.fromkeys(entry["read"] for entry in chosen):
+            for read in ("mapped", "direct"):
                 _growth_line(
                     panel, record, [e for e in chosen if e["read"] == read], constant, value
                 )
@@ -121,13 +121,14 @@ def _steadily(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib
     """Draw the share of micro-batches that took at most so long."""
     panel = figure.subplots()
     for entry in record["steady"]:
-        if took := sorted(entry.get("milliseconds", ())):
-            label = record["labels"][entry["system"]]
+        if found := steadily(entry):
+            took, label = sorted(found.took), record["labels"][entry["system"]]
             share = [100 * (i + 1) / len(took) for i in range(len(took))]
-            panel.plot(took, share, label=f"{label}: p99 {quantile(took, 0.99):,} ms")
-    grid = record["grid"]
+            told = f"{label}: p99 {quantile(took, 0.99):,.0f} ms, {found.rate / 1e3:.1f}k rows/s"
+            panel.plot(took, share, label=told)
+    about = record["steady"][0]
     panel.set(xscale="log", xlabel="milliseconds of a micro-batch", ylabel="% of batches")
-    panel.set_title(f"{grid['steady_rate']:,} rows/s in batches of {grid['steady_batch']:,}")
+    panel.set_title(f"{about['rate']:,} rows/s arrive, {about['batch']:,} at a time")
     panel.legend(fontsize="small")
 
 

@@ -6,8 +6,9 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.peers_claims import claims
-from semistream.bench.rounds import best, core_rates, is_plain, rates, to, warm
+from semistream.bench.rounds import best, core_rates, is_plain, rates, steadily, to, warm
 from semistream.bench.sheet import Sheet, thousands
+from semistream.bench.summary import quantile
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-__all__ = ["peers_sheets", "quantile"]
+__all__ = ["peers_sheets"]
 
 _OURS, _BOUND = "enrich", "bound"
 _IN_MEMORY = ("arrow-memory", "duckdb-memory", "polars-memory")
@@ -41,8 +42,9 @@ def peers_sheets(record: Record) -> Iterator[Sheet]:
             yield sheet(record)
     if record.get("flink"):
         yield _flink(record)
-    if cells:
-        yield _claims(record)
+    if left_out := tuple(record.get("left_out", {}).items()):
+        yield Sheet("Left out", ("", "why"), left_out)
+    yield _claims(record)
 
 
 def _differs(cell: Record) -> str:
@@ -100,7 +102,7 @@ def _memory(record: Record) -> Sheet:
             continue
         more = {kind: entry["busy"][kind] - entry["idle"][kind] for kind in entry["idle"]}
         rows.append((*about, *(_signed(more[kind]) for kind in ("java", "python", "all"))))
-    title = "Memory beyond a session that only reads the stream: left, batches of 100,000"
+    title = "Memory beyond a session that only reads the stream: left"
     note = (
         "most at one moment, of anonymous and shared memory; Java's heap kept as small as it goes; "
         "files that the operating system holds are not in it"
@@ -117,7 +119,11 @@ def _growth(record: Record) -> Sheet:
     """Give rates of large batches and times of small ones: R and budget down."""
     large = max(entry["batch_rows"] for entry in record["growth"])
     rows = []
-    for entry in record["growth"]:
+    for entry in sorted(record["growth"], key=_setting):
+        about = (f"{entry['rows']:,}", format_bytes(entry["memory"]), entry["read"])
+        if "failed" in entry:
+            rows.append((*about, "failed", entry["failed"][:60], ""))
+            continue
         warmed = [t for took in entry["milliseconds"] for t in warm(took, record["dropped"])]
         middle = statistics.median(warmed)
         shown = (
@@ -125,12 +131,16 @@ def _growth(record: Record) -> Sheet:
             if entry["batch_rows"] == large
             else ("", f"{middle:.0f} ms ({min(warmed)}–{max(warmed)})")
         )
-        about = (f"{entry['rows']:,}", format_bytes(entry["memory"]), entry["read"])
         rows.append((*about, *shown, format_bytes(entry["held"]["python"])))
     heads = ("R", "budget", "read", "thousand rows/s", "a small batch", "Python's processes held")
     small = min(entry["batch_rows"] for entry in record["growth"])
     note = f"large batches have {large:,} rows, small ones {small:,}; medians"
     return Sheet("As the master grows: left, Zipf 1, local[2]", heads, tuple(rows), note)
+
+
+def _setting(entry: Record) -> tuple[Any, ...]:
+    """Give what entries that were measured in an order that was drawn are shown by."""
+    return entry["rows"], entry["memory"], entry["read"] == "direct", -entry["batch_rows"]
 
 
 def _cores(record: Record) -> Sheet:
@@ -144,36 +154,29 @@ def _cores(record: Record) -> Sheet:
     return Sheet(title, ("processors", "thousand rows/s", "to one"), tuple(rows))
 
 
-def quantile(samples: Sequence[int], share: float) -> int:
-    """Give the sample below which a share of all is.
-
-    Examples
-    --------
-    >>> quantile(range(1, 101), 0.99)
-    99
-    """
-    ordered = sorted(samples)
-    return ordered[max(0, round(share * len(ordered)) - 1)]
-
-
 def _steady(record: Record) -> Sheet:
-    grid, rows = record["grid"], []
-    for entry in record["steady"]:
-        label = record["labels"][entry["system"]]
-        if not entry.get("milliseconds"):
-            rows.append((label, entry.get("failed", "no batch was done"), "", "", ""))
-            continue
-        took = entry["milliseconds"]
-        shown = [f"{quantile(took, share):,} ms" for share in (0.5, 0.99, 1.0)]
-        rate = grid["steady_batch"] * max(1, len(took) - 1) / max(1e-9, entry["seconds"])
-        rows.append((label, *shown, f"{len(took):,}", f"{rate / 1e3:.1f}"))
+    entries = record["steady"]
+    rows = [(record["labels"][entry["system"]], *_steadily(entry)) for entry in entries]
+    about = entries[0]
     title = (
-        f"{grid['steady_rate']:,} rows/s for {grid['steady_seconds'] / 60:g} minutes, in batches "
-        f"of {grid['steady_batch']:,}; R = {grid['steady_rows']:,}, left, Zipf 1"
+        f"{about['rate']:,} rows/s, {about['batch']:,} at a time; R = {about['rows']:,}, left, "
+        f"Zipf 1, {format_bytes(about['memory'])}"
     )
-    heads = ("", "median", "p99", "longest", "batches", "thousand rows/s")
-    note = "a batch is due at its time, and begins late where the one before is not done"
+    heads = ("", "a micro-batch", "p99", "longest", "its rows", "p99 of waiting", "thousand rows/s")
+    note = (
+        "medians where nothing else is said; a micro-batch takes all that has arrived since the "
+        "last; a row waits from its arrival until its batch is committed"
+    )
     return Sheet(title, heads, tuple(rows), note)
+
+
+def _steadily(entry: Record) -> tuple[str, ...]:
+    found = steadily(entry)
+    if found is None:
+        return (entry.get("failed", "no batch was done"), *[""] * 5)
+    times = [f"{quantile(found.took, share):,.0f} ms" for share in (0.5, 0.99, 1.0)]
+    rows = f"{quantile(found.taken, 0.5):,.0f}"
+    return (*times, rows, f"{quantile(found.waited, 0.99):,.0f} ms", f"{found.rate / 1e3:.1f}")
 
 
 def _flink(record: Record) -> Sheet:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semistream.bench.summary import Spread, ratio, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["best", "core_rates", "is_plain", "rates", "to", "warm"]
+__all__ = ["Steadily", "best", "core_rates", "is_plain", "rates", "steadily", "to", "warm"]
 
 
 def is_plain(record: dict[str, Any], cell: dict[str, Any]) -> bool:
@@ -57,3 +57,37 @@ def core_rates(record: dict[str, Any]) -> dict[int, list[float]]:
         middle = statistics.median(warm(entry["milliseconds"], record["dropped"]))
         found.setdefault(entry["cores"], []).append(1000 * entry["batch_rows"] / middle)
     return found
+
+
+class Steadily(NamedTuple):
+    """Micro-batches on a stream that arrives at its own time, when all is warm."""
+
+    took: list[int]
+    """Milliseconds."""
+    taken: list[int]
+    """Rows."""
+    waited: list[int]
+    """Milliseconds between the arrival of the first row and the end."""
+    rate: float
+    """Rows a second; less than arrive where they pile up."""
+
+
+def steadily(entry: dict[str, Any]) -> Steadily | None:
+    """Give the batches that began when all was warm; None where there are not two.
+
+    Examples
+    --------
+    >>> entry = {"warm": 1, "starts": [0, 1500, 2000], "milliseconds": [900, 300, 400]}
+    >>> found = steadily(entry | {"taken": [9, 100, 125], "waited": [0, 350, 500]})
+    >>> found.took, found.rate
+    ([300, 400], 250.0)
+    """
+    starts = entry.get("starts", [])
+    warmed = [i for i, start in enumerate(starts) if start >= 1000 * entry["warm"]]
+    if len(warmed) < 2:
+        return None
+    took, taken, waited = (
+        [entry[name][i] for i in warmed] for name in ("milliseconds", "taken", "waited")
+    )
+    seconds = (starts[-1] + took[-1] - starts[warmed[0]]) / 1000
+    return Steadily(took, taken, waited, sum(taken) / seconds)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["LOST", "Spread", "Versus", "candidate", "ratio", "spread", "versus"]
+__all__ = ["LOST", "Spread", "Versus", "candidate", "quantile", "ratio", "spread", "versus"]
 
 LOST = 0.97
 """Below this share of the best other, a cell is lost."""
@@ -32,6 +33,18 @@ class Versus(NamedTuple):
     def lost(self) -> bool:
         """Whether the rival is ahead by more than may be noise."""
         return self.ratio.middle < LOST
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """Give the least value that so many are not above.
+
+    Examples
+    --------
+    >>> quantile([3.0, 1.0, 2.0, 9.0], 0.5), quantile([3.0, 1.0, 2.0, 9.0], 0.9)
+    (2.0, 9.0)
+    """
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def spread(samples: Iterable[float]) -> Spread:

@@ -71,19 +71,21 @@ class Engines:
 
     def pid(self, where: str) -> int:
         """Give the process with this name, above its JVM and its workers."""
-        return self._running[where].pid
+        return self._engine(where).pid
 
     def call(self, where: str, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401
         """Give what a function returns; after an error the process is started anew."""
-        if where not in self._running:
-            self._running[where] = _Engine(
-                self._masters[where], self._config | self._special.get(where, {}), self._longest
-            )
         try:
-            return self._running[where].call(function, args)
+            return self._engine(where).call(function, args)
         except EngineError:
             self._running.pop(where).close()
             raise
+
+    def _engine(self, where: str) -> _Engine:
+        if where not in self._running:
+            config = self._config | self._special.get(where, {})
+            self._running[where] = _Engine(self._masters[where], config, self._longest)
+        return self._running[where]
 
 
 class _Engine:

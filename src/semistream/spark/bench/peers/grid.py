@@ -79,6 +79,9 @@ class PeersGrid:
     steady_seconds: float = 600.0
     steady_rate: int = 50_000
     steady_batch: int = 10_000
+    """Rows that arrive together."""
+    steady_warm: float = 30.0
+    """Seconds in which code is compiled and caches fill; what begins in them does not count."""
     growth: tuple[int, ...] = (2_000_000, 10_000_000)
     growth_memory: int = 64 << 20
     flink_rows: int = 400_000
@@ -156,6 +159,7 @@ class PeersGrid:
             steady_seconds=8.0,
             steady_rate=5_000,
             steady_batch=1_000,
+            steady_warm=2.0,
             growth=(200_000,),
             flink_rows=20_000,
         )

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from semistream.spark.bench.data import Products, Sales
-from semistream.spark.bench.engine import Engines
+from semistream.spark.bench.engine import EngineError, Engines
 from semistream.spark.bench.footprint import Footprint
 from semistream.spark.bench.grid import DROPPED
 from semistream.spark.bench.queries import Batches, Enough, time_batches
@@ -16,29 +16,50 @@ from semistream.spark.bench.systems.ours import ENRICH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from random import Random
 
     from semistream.spark.bench.engine import Caller
     from semistream.spark.bench.peers.grid import PeersGrid
 
-__all__ = ["measure_cores", "measure_growth"]
+__all__ = ["measure_cores", "measure_growth", "settings_of_growth"]
+
+
+def settings_of_growth(grid: PeersGrid, folder: Path) -> list[tuple[Setting, int]]:
+    """Give every R, with a share of it as memory and a constant, and rows of a batch."""
+    return [
+        (Setting(products, "left", memory, {"read": read}), batch_rows)
+        for products in (Products(rows, folder) for rows in grid.growth)
+        for memory in dict.fromkeys((int(grid.share * products.bytes), grid.growth_memory))
+        for read in ("mapped", "direct")
+        for batch_rows in (max(grid.batch_rows), min(grid.batch_rows))
+    ]
 
 
 def measure_growth(
-    grid: PeersGrid, folder: Path, engines: Engines, say: Callable[[str], None]
+    grid: PeersGrid, folder: Path, engines: Engines, order: Random, say: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """Give times of large and small batches at every R, at a share of it and at a constant."""
-    for rows in grid.growth:
-        products = Products(rows, folder)
-        for memory in dict.fromkeys((int(grid.share * products.bytes), grid.growth_memory)):
-            for read in ("mapped", "direct"):
-                at = Setting(products, "left", memory, {"read": read})
-                for batch_rows in (max(grid.batch_rows), min(grid.batch_rows)):
-                    say(f"growth: R = {rows:,}, {memory >> 20} MiB, {read}, {batch_rows:,}")
-                    batches = _batches(grid, products, folder, batch_rows)
-                    with Footprint(engines.pid("main"), every=0.5) as footprint:
-                        took = [_timed(grid, engines, at, batches) for _ in range(grid.rounds)]
-                    about = {"rows": rows, "memory": memory, "read": read, "batch_rows": batch_rows}
-                    yield about | {"milliseconds": took, "held": footprint.most}
+    """Give times of large and small batches as R grows.
+
+    The order is drawn, and Spark has run before: else whatever came first would be the slowest.
+    """
+    settings = settings_of_growth(grid, folder)
+    say("growth: Spark warms up")
+    for at, batch_rows in settings[:2]:
+        _timed(grid, engines, at, _batches(grid, at.products, batch_rows))
+    for at, batch_rows in order.sample(settings, len(settings)):
+        about = {"rows": at.products.rows, "memory": at.memory, **at.options}
+        say(f"growth: R = {at.products.rows:,}, {at.memory >> 20} MiB, {batch_rows:,} rows a batch")
+        try:
+            yield about | {"batch_rows": batch_rows} | _grown(grid, engines, at, batch_rows)
+        except EngineError as error:
+            yield about | {"batch_rows": batch_rows, "failed": str(error)}
+
+
+def _grown(grid: PeersGrid, engines: Engines, at: Setting, batch_rows: int) -> dict[str, Any]:
+    batches = _batches(grid, at.products, batch_rows)
+    with Footprint(engines.pid("main"), every=0.5) as footprint:
+        took = [_timed(grid, engines, at, batches) for _ in range(grid.rounds)]
+    return {"milliseconds": took, "held": footprint.most}
 
 
 def measure_cores(
@@ -47,7 +68,7 @@ def measure_cores(
     """Give times on one processor and on two: all of Spark, Java and Python, is kept to them."""
     products = Products(min(grid.rows), folder)
     at = Setting.of(products, "left", grid.share)
-    batches = _batches(grid, products, folder, max(grid.batch_rows))
+    batches = _batches(grid, products, max(grid.batch_rows))
     allowed = sorted(os.sched_getaffinity(0))
     for _ in range(grid.rounds):
         for count in (1, 2):
@@ -55,6 +76,7 @@ def measure_cores(
             os.sched_setaffinity(0, allowed[:count])  # what is started from here has it too
             try:
                 with Engines({"main": f"local[{count}]"}, config) as engines:
+                    _timed(grid, engines, at, batches)  # what is compiled meanwhile does not count
                     took = _timed(grid, engines, at, batches)
             finally:
                 os.sched_setaffinity(0, allowed)
@@ -67,6 +89,6 @@ def _timed(grid: PeersGrid, engines: Caller, at: Setting, batches: Batches) -> l
     return took
 
 
-def _batches(grid: PeersGrid, products: Products, folder: Path, batch_rows: int) -> Batches:
+def _batches(grid: PeersGrid, products: Products, batch_rows: int) -> Batches:
     sales = Sales(products.keys, 1.0, batch_rows, grid.batches_of(batch_rows), absent=grid.absent)
-    return Batches(sales.prepare(folder), sales.files, sales.batches)
+    return Batches(sales.prepare(products.folder), sales.files, sales.batches)

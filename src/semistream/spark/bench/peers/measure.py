@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistream.machine import describe
@@ -13,10 +14,10 @@ from semistream.spark.bench.grid import DROPPED
 from semistream.spark.bench.live_store import JARS
 from semistream.spark.bench.peers.contest import Contest
 from semistream.spark.bench.peers.grid import PARTS
-from semistream.spark.bench.peers.growth import measure_cores, measure_growth
+from semistream.spark.bench.peers.growth import measure_cores, measure_growth, settings_of_growth
 from semistream.spark.bench.peers.lookup import measure_flink
-from semistream.spark.bench.peers.memory import measure_memory
-from semistream.spark.bench.peers.steady import measure_steady
+from semistream.spark.bench.peers.memory import measure_memory, measured_memory
+from semistream.spark.bench.peers.steady import SYSTEMS_STEADY, measure_steady
 from semistream.spark.bench.queries import versions
 from semistream.spark.bench.systems import SYSTEMS
 from semistream.spark.bench.systems.ours import PUBLISHED, ours_of
@@ -25,12 +26,11 @@ from semistream.spark.maven import JarsError, download
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from semistream.spark.bench.peers.grid import Cell, PeersGrid
 
 _SETTING = ("rows", "how", "batch_rows", "exponent", "share", "duplicates")
-_OF_A_RUN = ("date", "source", "load")  # what differs where parts are measured one by one
+_OF_A_RUN = ("date", "source", "load", "cpu")  # what differs where parts are measured one by one
 _DELTA = {
     "spark.sql.extensions": EXTENSIONS["delta"],
     "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
@@ -40,8 +40,16 @@ __all__ = ["PeersBench", "steps"]
 
 
 def steps(grid: PeersGrid, parts: tuple[str, ...]) -> int:
-    """Give how many records `PeersBench.run` gives."""
-    return sum(len(_cells(grid)) if part == "cells" else 1 for part in parts)
+    """Give how many records `PeersBench.run` gives, where nothing fails."""
+    many = {
+        "cells": len(_cells(grid)),
+        "flink": 1,
+        "memory": len(measured_memory(grid)),
+        "growth": len(settings_of_growth(grid, Path())),
+        "cores": 2 * grid.rounds,
+        "steady": len(SYSTEMS_STEADY),
+    }
+    return sum(many[part] for part in parts)
 
 
 def _cells(grid: PeersGrid) -> list[Cell]:
@@ -99,24 +107,35 @@ class PeersBench:
         if part == "cells":
             yield from self._measured_cells(record, engines)
             return
-        grid, folder, say = self.grid, self.folder, self.say
-        measures: dict[str, Callable[[], Any]] = {
-            "memory": lambda: list(measure_memory(grid, folder, config, self.url, say)),
-            "growth": lambda: list(measure_growth(grid, folder, engines, say)),
-            "cores": lambda: list(measure_cores(grid, folder, config, say)),
-            "steady": lambda: list(measure_steady(grid, folder, engines, say)),
-            "flink": lambda: measure_flink(grid, folder, engines, self.url, say),
-        }
+        record.pop(part, None)  # of another run
+        record["measured"] = record.get("measured", {}) | {part: _run_of(record)}
         try:
-            record[part] = measures[part]()
-            record["measured"] = record.get("measured", {}) | {part: _run_of(record)}
+            for found in self._entries(part, engines, config):
+                record[part] = found if part == "flink" else [*record.get(part, ()), found]
+                yield record
         except (EngineError, FlinkError) as error:
             record["left_out"][part] = str(error)
-        yield record
+            yield record
+
+    def _entries(
+        self, part: str, engines: Engines, config: dict[str, str]
+    ) -> Iterator[dict[str, Any]]:
+        grid, folder, say = self.grid, self.folder, self.say
+        if part == "memory":
+            return measure_memory(grid, folder, config, self.url, say)
+        if part == "growth":
+            return measure_growth(grid, folder, engines, self._order(), say)
+        if part == "cores":
+            return measure_cores(grid, folder, config, say)
+        if part == "steady":
+            return measure_steady(grid, folder, engines, say)
+        return iter([measure_flink(grid, folder, engines, self.url, say)])
+
+    def _order(self) -> random.Random:
+        return random.Random(self.grid.seed)  # noqa: S311 - an order
 
     def _measured_cells(self, record: dict[str, Any], engines: Engines) -> Iterator[dict[str, Any]]:
-        order = random.Random(self.grid.seed)  # noqa: S311 - an order
-        contest = Contest(self.grid, self.folder, engines, order, self.say, self.url)
+        contest = Contest(self.grid, self.folder, engines, self._order(), self.say, self.url)
         cells = {_identity(cell): cell for cell in record.get("cells", [])}
         for cell in _cells(self.grid):
             about = {k: v for k, v in asdict(cell).items() if k != "systems"}

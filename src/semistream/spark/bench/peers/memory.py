@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from semistream.spark.bench.peers.grid import PeersGrid
 
-__all__ = ["measure_memory"]
+__all__ = ["measure_memory", "measured_memory"]
 
 _MEASURED = ("enrich", "bound", "default", "shuffle-hash", "sort-merge", "broadcast")
 _OTHERS = ("jdbc", "delta", "duckdb", "lmdb", "rocksdb", "sqlite", "arrow-memory")
 _ROWS, _COUNT = 100_000, 6
+_MANY = 1_000_000  # rows of a batch that fill the budget of a larger master
 # A heap grows as far as it may before anything is thrown away: this keeps it near what is in use.
 _SMALL_HEAP = "-XX:+UseSerialGC -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=10"
 
@@ -38,10 +39,7 @@ def measure_memory(
         "spark.driver.memory": grid.broadcast_memory,
         "spark.driver.extraJavaOptions": _SMALL_HEAP,
     }
-    systems = [name for name in (*_MEASURED, *_OTHERS) if name in grid.systems]
-    larger = [(ENRICH, rows) for rows in grid.growth if rows != grid.memory_rows]
-    larger = larger if ENRICH in systems else []
-    for system, rows in [*((name, grid.memory_rows) for name in systems), *larger]:
+    for system, rows in measured_memory(grid):
         say(f"memory: {system}, R = {rows:,}")
         products = Products(rows, folder)
         products.master()  # to build it takes memory that is not the enrichment's
@@ -54,8 +52,16 @@ def measure_memory(
             yield about | {"failed": str(error)}
 
 
+def measured_memory(grid: PeersGrid) -> list[tuple[str, int]]:
+    """Give the systems whose memory is measured, each with the rows of its master."""
+    systems = [name for name in (*_MEASURED, *_OTHERS) if name in grid.systems]
+    larger = [rows for rows in grid.growth if rows != grid.memory_rows and ENRICH in systems]
+    return [(name, grid.memory_rows) for name in systems] + [(ENRICH, rows) for rows in larger]
+
+
 def _sales(grid: PeersGrid, products: Products, folder: Path) -> Batches:
-    sales = Sales(products.keys, 1.0, min(_ROWS, grid.memory_rows), _COUNT, absent=grid.absent)
+    rows = _MANY if products.rows > grid.memory_rows else min(_ROWS, grid.memory_rows)
+    sales = Sales(products.keys, 1.0, rows, _COUNT, absent=grid.absent)
     return Batches(sales.prepare(folder), sales.files, _COUNT)
 
 

@@ -1,94 +1,126 @@
-"""A stream that comes steadily: small micro-batches at fixed times, for minutes."""
+"""A stream that comes steadily, for minutes: rows arrive at their time, whoever is behind."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import tempfile
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 from pyspark.sql import SparkSession
 
-from semistream.spark.bench.data import KEY, STRIDE, Products
+from semistream.spark.bench.data import Products, Sales
 from semistream.spark.bench.engine import EngineError
 from semistream.spark.bench.peers.contest import prepare
+from semistream.spark.bench.queries import SCHEMA, Batches
 from semistream.spark.bench.systems import SYSTEMS, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQueryProgress
 
     from semistream.spark.bench.engine import Caller
     from semistream.spark.bench.peers.grid import PeersGrid
 
-__all__ = ["SYSTEMS_STEADY", "measure_steady", "sales", "time_steady"]
+__all__ = ["SYSTEMS_STEADY", "measure_steady", "time_steady"]
 
 SYSTEMS_STEADY = ("none", "enrich", "default")
-_FIRST = 20  # batches in which code is compiled and caches fill
-_FRACTION = 2**52
-_SCATTER = 7919  # a prime, so that hot keys are not neighbours
+_DISTINCT = 300  # arrivals; then they come again
 
 
 def measure_steady(
     grid: PeersGrid, folder: Path, engines: Caller, say: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """Give for every system the milliseconds of each batch, and when it ended."""
-    at = Setting.of(Products(grid.steady_rows, folder), "left", grid.share)
+    """Give for every system what each micro-batch took, and how long its rows had waited."""
+    products = Products(grid.steady_rows, folder)
+    at = Setting.of(products, "left", grid.share)
+    sales = Sales(products.keys, 1.0, grid.steady_batch, _DISTINCT, absent=grid.absent)
+    arrivals = Batches(sales.prepare(folder), sales.files, _DISTINCT)
     for system in SYSTEMS_STEADY:
         say(f"{grid.steady_rate:,} rows/s for {grid.steady_seconds:g} s: {system}")
         about = {"system": system, "rows": grid.steady_rows, "memory": at.memory}
+        about |= {"rate": grid.steady_rate, "batch": grid.steady_batch, "warm": grid.steady_warm}
         try:
             engines.call("main", prepare, system, at)
-            took = engines.call("main", time_steady, system, at, grid)
-            yield about | {"milliseconds": took["milliseconds"], "seconds": took["seconds"]}
+            yield about | engines.call("main", time_steady, system, at, arrivals, grid)
         except EngineError as error:
             yield about | {"failed": str(error)}
 
 
-def time_steady(system: str, at: Setting, grid: PeersGrid) -> dict[str, Any]:
-    """Run a query on a stream that comes in batches, each at its time; give what each took.
+def time_steady(
+    system: str, at: Setting, arrivals: Batches, grid: PeersGrid
+) -> dict[str, list[int]]:
+    """Run a query while rows arrive; a micro-batch takes all that has come since the last.
 
-    A batch that is not done when the next is due delays it. The first ones are not given.
+    So whoever is slow has larger batches, and longer ones. What has been read is removed, or to
+    list the folder would take ever longer.
     """
-    spark, batch = SparkSession.active(), grid.steady_batch
-    every = round(1000 * batch / grid.steady_rate)
-    writer = SYSTEMS[system].writer(sales(spark, at, batch, every), at)
-    with tempfile.TemporaryDirectory(dir=at.products.folder) as checkpoint:
-        writer = writer.option("checkpointLocation", checkpoint)
-        query = writer.trigger(processingTime=f"{every} milliseconds").start()
+    every = grid.steady_batch / grid.steady_rate
+    with tempfile.TemporaryDirectory(dir=at.products.folder) as scratch:
+        source = Path(scratch) / "files"
+        source.mkdir()
+        reader = SparkSession.active().readStream.schema(SCHEMA).option("cleanSource", "delete")
+        writer = SYSTEMS[system].writer(reader.parquet(str(source)), at)
+        query = writer.option("checkpointLocation", f"{scratch}/checkpoint").start()
         try:
-            time.sleep(grid.steady_seconds)
+            with _Arrivals(arrivals, source, every) as arrived:
+                query.awaitTermination(int(grid.steady_seconds))  # raises what ended it earlier
         finally:
             query.stop()
-        done = [p for p in query.recentProgress if p.numInputRows][_FIRST:]
-    return {
-        "milliseconds": [p.durationMs["triggerExecution"] for p in done],
-        "seconds": _span([p.timestamp for p in done]),
-    }
+        done = [progress for progress in query.recentProgress if progress.numInputRows]
+    return _told(done, arrived.times, grid.steady_batch)
 
 
-def _span(moments: list[str]) -> float:
-    """Give the seconds between the first batch's start and the last one's."""
-    from datetime import datetime  # noqa: PLC0415 - for this alone
+class _Arrivals:
+    """Links the files of a batch into a folder, each batch at its time."""
 
-    first, last = (datetime.fromisoformat(m) for m in (moments[0], moments[-1]))
-    return (last - first).total_seconds()
+    def __init__(self, batches: Batches, folder: Path, every: float) -> None:
+        paths = batches.paths
+        self._batches = [paths[i : i + batches.files] for i in range(0, len(paths), batches.files)]
+        self._folder, self._every = folder, every
+        self._end = threading.Event()
+        self.times: list[float] = []
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._arrive, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _arrive(self) -> None:
+        start = time.time()
+        for number, paths in enumerate(itertools.cycle(self._batches)):
+            if self._end.wait(max(0.0, start + number * self._every - time.time())):
+                return
+            for part, path in enumerate(paths):
+                os.link(path, self._folder / f"{number:06}-{part}.parquet")
+            self.times.append(time.time())
 
 
-def sales(
-    spark: SparkSession, at: Setting, batch: int, every: int, source: DataFrame | None = None
-) -> DataFrame:
-    """Make sales in the JVM, some in each batch, their keys as by Zipf's law with exponent 1.
+def _told(
+    done: Sequence[StreamingQueryProgress], arrived: Sequence[float], batch: int
+) -> dict[str, list[int]]:
+    """Give for each micro-batch when it began, what it took and had, and its first row's wait.
 
-    Of ranks 1 to n the one at n**u, u uniform, has a chance of about 1 to its number.
+    A row waits from its arrival until its batch is committed.
     """
-    reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", batch)
-    reader = reader.option("numPartitions", 2).option("advanceMillisPerBatch", every)
-    rows = reader.load() if source is None else source
-    uniform = F.pmod(F.xxhash64("value"), F.lit(_FRACTION)) / _FRACTION
-    rank = F.floor(F.pow(F.lit(float(at.products.keys)), uniform))
-    key = F.pmod(rank * _SCATTER, F.lit(at.products.keys)) * STRIDE
-    sale, quantity = F.col("value"), F.lit(1)
-    return rows.select(key.alias(KEY), sale.alias("sale"), quantity.alias("quantity"))
+    starts = [datetime.fromisoformat(p.timestamp).timestamp() for p in done]
+    took = [int(p.durationMs["triggerExecution"]) for p in done]
+    taken = [int(p.numInputRows) for p in done]
+    before = itertools.accumulate(taken, initial=0)
+    first = [arrived[min(rows // batch, len(arrived) - 1)] for rows in before][: len(done)]
+    ends = [start + spent / 1000 for start, spent in zip(starts, took, strict=True)]
+    return {
+        "starts": [round(1000 * (start - arrived[0])) for start in starts],
+        "milliseconds": took,
+        "taken": taken,
+        "waited": [round(1000 * (e - f)) for e, f in zip(ends, first, strict=True)],
+    }
