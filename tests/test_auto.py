@@ -49,8 +49,8 @@ MEMORY = 600_000
 def small(request, monkeypatch):
     """Let auto choose within budgets that are too small for it, so that masters can be small."""
     if "real_sizes" not in request.fixturenames:
-        for name in ("_ESTIMATE", "_COPIES", "_A_PAGE"):
-            monkeypatch.setattr(begin, name, 0)
+        for name, value in {"_ESTIMATE": 0, "_COPIES": 0, "_A_PAGE": 0, "_PART": 64}.items():
+            monkeypatch.setattr(begin, name, value)
 
 
 NAMES = list(ss.algorithms())

@@ -11,7 +11,7 @@ import pytest
 
 from semistream.algorithms import _REGISTRY, algorithms, choose
 from semistream.algorithms.hybridjoin import Hybridjoin
-from semistream.cost.calibration.calibrate import Effort, calibrate, pooled
+from semistream.cost.calibration.calibrate import Effort, calibrate
 from semistream.cost.calibration.runs import (
     Observed,
     Trial,
@@ -169,24 +169,6 @@ def made_up_runs(name, master, true):
             )
         )
     return runs, costs
-
-
-def test_forms_of_one_loop_have_one_cost(profile):
-    one, other = (
-        profile.costs.fit("hybridjoin", "direct"),
-        profile.costs.fit("x-hybridjoin", "direct"),
-    )
-    assert (one.step, one.rows) == (other.step, other.rows)
-
-
-def test_what_is_alike_gets_the_mean():
-    fits = {"a direct": Fit(step=1.0, rows=2.0, fill=0.9), "b direct": Fit(step=3.0, rows=1.0)}
-    fits |= {"c direct": Fit(step=9.0), "a mapped": Fit(step=7.0)}
-    assert pooled(fits, ("a", "b")) == {
-        "a direct": Fit(step=2.0, rows=1.5, fill=0.9),
-        "b direct": Fit(step=2.0, rows=1.5),
-        "a mapped": Fit(step=7.0),
-    }
 
 
 def test_how_much_loops_wait_for_each_other_is_found_again(tmp_path):

@@ -35,7 +35,7 @@ _ESTIMATE = (
     448 << 10
 )  # bytes that an estimate and its predictions take, beside copies of the sample
 _COPIES, _A_PAGE = 4, 32  # of the sample; bytes for each page of the master
-_MOST_ASIDE = 20  # this part of the memory at most: more costs what a better choice could bring
+_MOST_ASIDE = 16  # this part of the memory at most: more costs what a better choice could bring
 
 
 def started(

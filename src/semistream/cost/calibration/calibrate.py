@@ -101,8 +101,6 @@ _IN_MEMORY = (
 """Where no page is brought: looked up at once in mapped ones, and with a budget for all of R."""
 _SIDE_BY_SIDE = {f"pcsrj {read}": f"cachejoin {read}" for read in ("mapped", "direct")}
 """Loops that are several of another, in threads."""
-_ONE_LOOP = ("hybridjoin", "x-hybridjoin", "tuned-x-hybridjoin")
-"""Forms of one loop, which differ in the pages that stay; a page and a row cost all the same."""
 
 
 def _nothing() -> None:
@@ -169,22 +167,6 @@ def _fits(runs: dict[str, list[Observed]], costs: UnitCosts, settled: bool) -> d
         found[kind] = fitted(runs[kind], costs, counts[kind], alike[kind], cold)
     for kind in runs.keys() - alone:
         found[kind] = side_by_side(runs[kind], costs, counts[kind], found[_SIDE_BY_SIDE[kind]])
-    return found | pooled(found, _ONE_LOOP)
-
-
-def pooled(fits: Mapping[str, Fit], names: Sequence[str]) -> dict[str, Fit]:
-    """Give loops that are alike the mean of their fits: what these differ by is noise.
-
-    Else the noise decides which of them is named as the fastest.
-    """
-    found: dict[str, Fit] = {}
-    for read in ("mapped", "direct"):
-        some = {kind: fits[kind] for name in names if (kind := f"{name} {read}") in fits}
-        if some:
-            step, rows = (
-                statistics.fmean(getattr(f, n) for f in some.values()) for n in ("step", "rows")
-            )
-            found |= {kind: replace(fit, step=step, rows=rows) for kind, fit in some.items()}
     return found
 
 

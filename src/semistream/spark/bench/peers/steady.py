@@ -22,7 +22,7 @@ from semistream.spark.bench.systems import SYSTEMS, Setting
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pyspark.sql.streaming.query import StreamingQueryProgress
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from semistream.spark.bench.engine import Caller
     from semistream.spark.bench.peers.grid import PeersGrid
