@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from semistream.spark.bench.data import Products, Sales
@@ -45,7 +46,8 @@ def measure_growth(
     settings = settings_of_growth(grid, folder)
     say("growth: Spark warms up")
     for at, batch_rows in settings[:2]:
-        _timed(grid, engines, at, _batches(grid, at.products, batch_rows))
+        with suppress(EngineError):
+            _timed(grid, engines, at, _batches(grid, at.products, batch_rows))
     for at, batch_rows in order.sample(settings, len(settings)):
         about = {"rows": at.products.rows, "memory": at.memory, **at.options}
         say(f"growth: R = {at.products.rows:,}, {at.memory >> 20} MiB, {batch_rows:,} rows a batch")
