@@ -10,9 +10,8 @@ import typer
 
 from semistream.errors import OptionError
 from semistream.pipeline.sales import BLOCK, Sales
-from semistream.pipeline.values import parse_count
 from semistream.terminal import console, messages, progress_bar
-from semistream.units import format_bytes
+from semistream.units import format_bytes, parse_count
 from semistream.workloads import Stream, Zipf, master_table
 
 if TYPE_CHECKING:
