@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from semistream.bench.extras import spark_needed
 from semistream.bench.show import terminal_table
 from semistream.bench.store import compact, write_record
 from semistream.bench.tables import sheets
@@ -48,7 +49,7 @@ def bench_live(  # noqa: PLR0913, PLR0917 - one argument an option
     systems' rows are compared before they are timed. The queries that the server answered are
     counted by itself: nothing else should ask it meanwhile.
     """
-    with messages():
+    with messages(), spark_needed():
         from semistream.spark.bench.live import (  # noqa: PLC0415 - an extra
             LiveGrid,
             engines_for_live,
