@@ -9,6 +9,6 @@ __all__ = ["user_cache"]
 
 
 def user_cache() -> Path:
-    """Give the folder: ``semistream`` in ``XDG_CACHE_HOME``, if that is absolute, or ``~/.cache``."""
+    """Give the folder: ``semistream`` in an absolute ``XDG_CACHE_HOME``, or in ``~/.cache``."""
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (chosen if chosen.is_absolute() else Path.home() / ".cache") / "semistream"

@@ -35,7 +35,9 @@ __all__ = [
 
 T = TypeVar("T")
 
-_INTERVAL = re.compile(r"([0-9]+)\s*(millisecond|second|minute|hour|day)s?")
+_INTERVAL = re.compile(r"([0-9]+)\s*(ms|s|m|min|h|d|(?:millisecond|second|minute|hour|day)s?)")
+_SHORT = {"ms": "millisecond", "s": "second", "m": "minute", "min": "minute"}
+_SHORT |= {"h": "hour", "d": "day"}
 _TYPES = {
     *("boolean", "byte", "tinyint", "short", "smallint", "int", "integer", "long", "bigint"),
     *("float", "real", "double", "decimal", "dec", "numeric", "string", "char", "varchar"),
@@ -230,10 +232,11 @@ def interval(node: Node) -> str:
     if plain in {"once", "available now"}:
         return "available now"
     if isinstance(node.value, str) and (found := _INTERVAL.fullmatch(plain)):
-        return f"{found[1]} {found[2]}s"
+        unit = _SHORT.get(found[2]) or found[2].removesuffix("s")
+        return f"{found[1]} {unit}s"
     near = nearest(plain.split()[-1] if plain else "", ["seconds", "minutes", "available now"])
     raise node.mistake(
-        f"{node.shown} is not known; give an interval such as '10 seconds' (milliseconds, seconds, "
-        "minutes, hours, days), or 'available now' to process what is there and end; without it "
+        f"{node.shown} is not known; give an interval such as 10s or '10 seconds' (ms, s, m, h, d, or "
+        "milliseconds to days), or 'available now' to process what is there and end; without it "
         f"a batch starts when the one before ends.{near}"
     )
