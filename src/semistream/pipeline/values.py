@@ -236,7 +236,7 @@ def interval(node: Node) -> str:
         return f"{found[1]} {unit}s"
     near = nearest(plain.split()[-1] if plain else "", ["seconds", "minutes", "available now"])
     raise node.mistake(
-        f"{node.shown} is not known; give an interval such as 10s or '10 seconds' (ms, s, m, h, d, or "
-        "milliseconds to days), or 'available now' to process what is there and end; without it "
+        f"{node.shown} is not known; give an interval such as 10s or '10 seconds' (ms, s, m, h, d, "
+        "or in words), or 'available now' to process what is there and end; without it "
         f"a batch starts when the one before ends.{near}"
     )
