@@ -54,7 +54,21 @@ def test_the_version_is_told():
     assert metadata.version("semistream") == ss.__version__
 
 
-WITHOUT = "import sys; sys.modules[sys.argv.pop(1)] = None; from semistream.cli import main; main()"
+WITHOUT = """
+import sys
+
+package = sys.argv.pop(1)
+
+class Missing:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == package:
+            raise ModuleNotFoundError(name=name)
+
+sys.meta_path.insert(0, Missing)
+from semistream.cli import main
+main()
+"""
 
 
 @pytest.mark.parametrize(
