@@ -35,7 +35,7 @@ check: $(STAMP) ## lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP) ## every test and every documented example
+test: $(STAMP) ## the tests and the doctests; a sample of the slow ones (make soak runs all)
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 kills: $(STAMP) ## twenty workers, executors and drivers killed in the middle of a run; every row counted
@@ -58,7 +58,7 @@ bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goe
 bench-peers: $(STAMP) ## enrich on Spark beside all that one would take instead; PEERS=--full adds 50M rows
 	cd tests && ../$(BIN)/python -m parts.bench_peers --output ../results/peers.json --figures ../docs/peers --data ../.bench $(PEERS)
 
-bench-stores: $(STAMP) ## without Spark: DuckDB, LMDB, RocksDB, SQLite, Polars beside ours, one thread each
+bench-stores: $(STAMP) ## without Spark: DuckDB, LMDB, RocksDB, SQLite, and joins in memory, beside ours, one thread each
 	$(BIN)/semistream bench-stores --output results/stores.json
 
 bench-confined: $(STAMP) ## mapped reads in a memory cgroup of the budget, where the page cache can't help
@@ -91,12 +91,12 @@ reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; runs, 
 	cp -r reproduced/report.md reproduced/figures docs/reproduced/
 	cp -r reproduced/runs/. results/reproduced/
 
-bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md
+bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md and docs/peers.md
 	$(BIN)/semistream bench-show $(filter-out results/peers.json,$(wildcard $(RECORDS))) --markdown docs/benchmarks.md
 	$(if $(wildcard results/peers.json),$(BIN)/semistream bench-show results/peers.json --markdown docs/peers.md)
 
 bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/semistream bench-build --output results/build.json
 
-clean: ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench demo-out reproduced
+clean: ## remove the environment and what was made in this folder
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .bench build dist demo-out reproduced examples/data spark-warehouse

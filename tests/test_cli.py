@@ -1,12 +1,16 @@
 """The command line, as a user types it."""
 
 import json
+import subprocess
+import sys
+from importlib import metadata
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import semistream as ss
 from semistream.commands import app
 
 
@@ -43,6 +47,47 @@ def test_an_error_is_a_message_and_an_exit_code(products, tmp_path):
 
 def test_algorithms_are_listed():
     assert "moij" in json.loads(call("algorithms", "--json").output)
+
+
+def test_the_version_is_told():
+    assert call("--version").output == f"semistream {ss.__version__}\n"
+    assert metadata.version("semistream") == ss.__version__
+
+
+WITHOUT = """
+import sys
+
+package = sys.argv.pop(1)
+
+class Missing:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == package:
+            raise ModuleNotFoundError(name=name)
+
+sys.meta_path.insert(0, Missing)
+from semistream.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "extra"),
+    [
+        ("pyspark", "demo", "spark"),
+        ("pyspark", "bench-live --url postgresql://nowhere", "spark"),
+        ("yaml", "reproduce --report-only", "reproduce"),
+        ("yaml", "run pipeline.yaml", "pipeline"),
+    ],
+)
+def test_the_extra_that_is_missing_is_named(package, command, extra, tmp_path):
+    (tmp_path / "pipeline.yaml").touch()
+    argv = [sys.executable, "-c", WITHOUT, package, *command.split()]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 1
+    [told] = done.stderr.splitlines()
+    assert told.endswith(f"needs {package}: pip install 'semistream[{extra}]'")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipeline.yaml"]
 
 
 def test_bench_build_reports_its_memory(tmp_path, monkeypatch):

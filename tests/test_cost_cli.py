@@ -101,6 +101,11 @@ def test_a_sample_is_asked_with_its_key(master, monkeypatch):
     assert "as seen" in shown.output
 
 
+def test_rows_that_arrive_together_are_a_count(master):
+    shown = plan(master, "--memory", "512KB", *FEW, "--batch-rows", "200k", "--json")
+    assert json.loads(shown.stdout)["asked"]["batch_rows"] == 200_000
+
+
 def test_the_winner_is_run(master):
     shown = plan(master, "--memory", "512KB", *FEW, "--measure", "--seconds", 0.05, "--json")
     measured = json.loads(shown.stdout)["measured"]
@@ -141,6 +146,7 @@ def test_a_figure_without_matplotlib_names_the_extra(master, tmp_path, monkeypat
         (("--memory", "1MB", "--sample", "s.csv", "--absent", 0), "--absent beside --sample"),
         (("--memory", "1MB", "--sample", "s", "--stream-row", 20), "--stream-row beside --sample"),
         (("--memory", "1MB", "--seconds", 2), "--seconds 2 is how long --measure counts"),
+        (("--memory", "1MB", "--batch-rows", "many"), "batch_rows='many' is not a count"),
     ],
 )
 def test_mistakes_are_messages(master, arguments, said):

@@ -308,7 +308,8 @@ def test_metrics_of_every_batch(spark, master, files, tmp_path, caplog):
     seen = []
     ss.watch(spark, seen.append, prometheus=0)
     with caplog.at_level(logging.INFO, "semistream.spark.watch"):
-        ss.watch(spark, prometheus=0)
+        ss.watch(spark, prometheus=0, address="127.0.0.1")
+        assert "served on 127.0.0.1, port" in caplog.messages[-1]
         port = int(caplog.messages[-1].split()[-1])
         _, progress = streamed(
             spark,
@@ -329,6 +330,7 @@ def test_metrics_of_every_batch(spark, master, files, tmp_path, caplog):
     assert sum(o.matched for o in observed) == matched
     page = urllib.request.urlopen(f"http://127.0.0.1:{port}").read().decode()
     assert f'what="rows_in"}} {float(ROWS)}' in page
+    assert "# HELP semistream_batch_seconds Duration of the last micro-batch." in page
 
 
 def _until(condition, seconds=30):

@@ -127,3 +127,14 @@ def test_the_command_fetches_and_lists(registry: Path, tmp_path: Path) -> None:
     listed = json.loads(CliRunner().invoke(app, ["jars", "list", *folder]).stdout)
     states = {one["connector"]: one["state"] for one in listed["connectors"]}
     assert states == {"delta": "yes", "iceberg": "no", "kafka": "no", "postgresql": "no"}
+
+
+def test_jars_lie_in_the_cache_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SEMISTREAM_JARS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert jars.folder_for("4.1.3") == tmp_path / "semistream" / "jars" / "4.1.3"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert jars.folder_for("4.1.3") == tmp_path / ".cache" / "semistream" / "jars" / "4.1.3"

@@ -81,6 +81,28 @@ def test_the_examples_have_no_mistakes(path):
     assert read_pipeline(path, {"PGPASSWORD": "x"}).enrich
 
 
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("10s", "10 seconds"),
+        ("500 ms", "500 milliseconds"),
+        ("5m", "5 minutes"),
+        ("5min", "5 minutes"),
+        ("1 hour", "1 hours"),
+        ("2 Days", "2 days"),
+        ("available_now", "available now"),
+    ],
+)
+def test_a_trigger_is_written_short_or_long(file, given, read):
+    assert read_pipeline(file(WHOLE.replace("10 seconds", given))).trigger == read
+
+
+@pytest.mark.parametrize("given", ["10", "10 ss", "s", "1.5s"])
+def test_a_trigger_that_is_not_understood_is_told(file, given):
+    [found] = mistakes(file(WHOLE.replace("10 seconds", given)))
+    assert "give an interval such as 10s or '10 seconds'" in found
+
+
 MISTAKES = {
     "algorithm: meshjion": "4:24: enrich[0].algorithm 'meshjion' is not known; choose one of: "
     "adaptive, auto, cachejoin, … Did you mean 'meshjoin'?",

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -18,12 +19,14 @@ from typer.testing import CliRunner
 import semistream as ss
 import semistream.metrics
 from semistream.commands import app
+from semistream.errors import OptionError
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.sales import Sales
 from semistream.spark import checkpoint, running, watch
 from semistream.spark.checkpoint import CheckpointError
 from semistream.spark.pipeline import prepare, start
 from semistream.spark.progress import Metrics
+from semistream.spark.replayed import Replayed
 from semistream.workloads import Stream, Zipf, master_table
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -274,6 +277,39 @@ def test_what_spark_complains_of_is_told_in_a_line(tmp_path, spark, monkeypatch,
     done = CliRunner().invoke(app, [command, str(path)])
     assert done.exit_code == code
     assert done.stderr.splitlines()[0] == "error: the table is gone"
+
+
+@pytest.mark.parametrize("option", ["--spark-master", "--master"])
+def test_where_spark_runs_is_said_by_either_name(option, tmp_path, monkeypatch):
+    asked = []
+
+    def session(_, master):
+        asked.append(master)
+        raise OptionError("that is all")
+
+    monkeypatch.setattr("semistream.spark.commands._session", session)
+    path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
+    for command in ("run", "check", "replay"):
+        assert CliRunner().invoke(app, [command, str(path), option, "local[7]"]).exit_code == 1
+    assert asked == ["local[7]"] * 3
+
+
+def test_the_limit_of_a_replay_is_a_count(tmp_path, monkeypatch):
+    asked = []
+
+    def replay(*_, limit, **__):
+        asked.append(limit)
+        return Replayed()
+
+    monkeypatch.setattr("semistream.spark.commands._session", lambda *_: nullcontext())
+    monkeypatch.setattr("semistream.spark.replay.replay", replay)
+    path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
+    for limit in ([], ["--limit", "2k"], ["--limit", "500"]):
+        assert CliRunner().invoke(app, ["replay", str(path), *limit]).exit_code == 0
+    assert asked == [None, 2000, 500]
+    wrong = CliRunner().invoke(app, ["replay", str(path), "--limit", "0"])
+    assert wrong.exit_code == 1
+    assert "limit=0 is not a count" in wrong.stderr
 
 
 def test_check_prints_the_plan_as_json(tmp_path, spark, data):

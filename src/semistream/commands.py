@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from semistream import snapshot_commands, sync_commands
+from semistream import __version__, snapshot_commands, sync_commands
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench import commands as bench_commands
 from semistream.bench import model_commands
@@ -29,7 +29,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-master_app = typer.Typer(help="Build, show and verify master tables.", no_args_is_help=True)
+master_app = typer.Typer(
+    help="Build, show, verify, sync and clean master tables.", no_args_is_help=True
+)
 app.add_typer(master_app, name="master")
 snapshot_commands.add_to(master_app)
 sync_commands.add_to(master_app)
@@ -41,6 +43,24 @@ planning_commands.add_to(app)
 reproduce_commands.add_to(app)
 
 MasterPath = Annotated[Path, typer.Argument(help="The folder of the master table.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"semistream {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that need no command."""
 
 
 @app.command("algorithms")
@@ -60,26 +80,26 @@ def build(  # noqa: PLR0913, PLR0917 - one argument an option
     source: Annotated[
         str,
         typer.Argument(
-            help="Parquet files, a Delta table, an Iceberg table's metadata file, or "
+            help="Parquet files, a Delta table, the metadata file of an Iceberg table, or "
             "iceberg://<catalog>/<namespace>.<table>"
         ),
     ],
     path: Annotated[Path, typer.Argument(help="The folder to write; replaced atomically.")],
-    key: Annotated[list[str], typer.Option(help="The key column; repeat it for several.")],
+    key: Annotated[list[str], typer.Option(help="The key column; repeat for several.")],
     version: Annotated[
-        int | None, typer.Option(help="The table's version; the newest by default.")
+        int | None, typer.Option(help="The version of the table; the newest by default.")
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="A column to take; repeat it for several.")
+        list[str] | None, typer.Option(help="A column to keep; repeat for several. All by default.")
     ] = None,
     page_bytes: Annotated[str, typer.Option(help="The size of a page.")] = "128KB",
-    memory: Annotated[str, typer.Option(help="What sorting may use.")] = "1GB",
+    memory: Annotated[str, typer.Option(help="Memory for sorting.")] = "1GB",
     with_filter: Annotated[
         bool, typer.Option("--filter/--no-filter", help="Store a filter for absent keys.")
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Build a master table from a table of files, sorted out of core."""
+    """Build a master table from files or a lakehouse table; sorts on disk, in bounded memory."""
     with messages():
         with build_bar() as progress:
             built = build_master(
@@ -98,18 +118,18 @@ def build(  # noqa: PLR0913, PLR0917 - one argument an option
 
 @master_app.command("show")
 def show(path: MasterPath, as_json: AsJson = False) -> None:
-    """Show what a master table is."""
+    """Show the key, columns and size of a master table."""
     with messages():
         _tell(open_master(path), as_json)
 
 
 @master_app.command("trigger")
 def trigger(
-    table: Annotated[str, typer.Argument(help="The table, with its schema if need be.")],
-    key: Annotated[list[str], typer.Option(help="The key column; repeat it for several.")],
-    channel: Annotated[str, typer.Option(help="The channel that is notified.")] = "semistream",
+    table: Annotated[str, typer.Argument(help="The table, such as products or shop.products.")],
+    key: Annotated[list[str], typer.Option(help="The key column; repeat for several.")],
+    channel: Annotated[str, typer.Option(help="The channel to notify.")] = "semistream",
 ) -> None:
-    """Print the SQL that makes a table of PostgreSQL tell its changes (feed="notify")."""
+    """Print the SQL that makes PostgreSQL announce a table's changes (feed="notify")."""
     with messages():
         typer.echo(trigger_sql(table, key, channel), nl=False)
 
@@ -135,7 +155,7 @@ def _facts(master: Master) -> dict[str, Any]:
 
 @master_app.command("verify")
 def verify(path: MasterPath, as_json: AsJson = False) -> None:
-    """Read every page and compare its checksum."""
+    """Read every page and check its checksum."""
     with messages():
         pages = open_master(path, read="direct").verify()
         if as_json:

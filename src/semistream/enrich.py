@@ -132,6 +132,7 @@ def watch(
     each: Callable[[BatchMetrics], None] | None = None,
     *,
     prometheus: int | None = None,
+    address: str = "0.0.0.0",  # noqa: S104 - a server elsewhere asks for them
 ) -> None:
     """Have what enrichments did in every micro-batch given to a function, or to Prometheus.
 
@@ -146,18 +147,21 @@ def watch(
         Called with a `semistream.spark.watch.BatchMetrics`: rows, matches, absents, hits, pages and
         bytes read, memory by component; in the thread in which Spark tells of progress.
     prometheus
-        A port on which metrics are served; 0 finds a free one, which the log tells.
+        A port on which metrics are served, unencrypted and to anyone who can reach it; 0 finds a
+        free one, which the log tells. Needs the extra ``prometheus``.
+    address
+        The interface on which ``prometheus`` listens; all of them if not given.
 
     Examples
     --------
     ::
 
         ss.watch(spark, print)
-        ss.watch(spark, prometheus=9095)
+        ss.watch(spark, prometheus=9095, address="127.0.0.1")
     """
     with _pyspark("watch"):
         from semistream.spark.watch import add_reader  # noqa: PLC0415 - an extra
-    add_reader(spark, each, prometheus)
+    add_reader(spark, each, prometheus, address)
 
 
 @contextmanager

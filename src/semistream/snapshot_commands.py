@@ -29,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def snapshots(path: MasterPath, as_json: AsJson = False) -> None:
-    """List the snapshots of a master table, and who may still read them."""
+    """List the snapshots of a master table, and which queries may still read them."""
     with messages():
         found = [_facts(snapshot) for snapshot in list_snapshots(path)]
     if as_json:
@@ -61,11 +61,11 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
 def clean(
     path: MasterPath,
     keep: Annotated[
-        str, typer.Option(help="How long what a query needs stays though it was not seen.")
+        str, typer.Option(help="How long to keep snapshots for a query that has not run.")
     ] = KEEP,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the snapshots that no query can need; every build does so, too."""
+    """Remove the snapshots that no query can need; every build does so as well."""
     with messages():
         removed = clean_master(path, keep)
     if as_json:

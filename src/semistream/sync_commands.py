@@ -31,16 +31,19 @@ def add_to(app: typer.Typer) -> None:
 def sync(
     path: MasterPath,
     version: Annotated[
-        int | None, typer.Option(help="The version to come to; the newest by default.")
+        int | None, typer.Option(help="The version to sync to; the newest by default.")
     ] = None,
     watch: Annotated[
-        str | None, typer.Option(help="Look for a newer version this often, until interrupted: 30s")
+        str | None,
+        typer.Option(help="Look for a newer version this often, until interrupted; such as 30s."),
     ] = None,
-    source: Annotated[str | None, typer.Option(help="Where the table is now, if it moved.")] = None,
-    memory: Annotated[str, typer.Option(help="What sorting the changes may use.")] = "1GB",
+    source: Annotated[
+        str | None, typer.Option(help="Where the table is now, if it has moved.")
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Memory for sorting the changes.")] = "1GB",
     as_json: AsJson = False,
 ) -> None:
-    """Bring a master to a newer version of its table by the rows that changed."""
+    """Bring a master to a newer version of its table by applying the rows that changed."""
     with messages():
         _tell(_synced(path, version, source, memory), as_json)
         if watch is not None:

@@ -17,14 +17,23 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from semistream.errors import SemistreamError
+from semistream.errors import OptionError, SemistreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from semistream.master import Progress as BuildProgress
 
-__all__ = ["AsJson", "build_bar", "complain", "console", "errors", "messages", "progress_bar"]
+__all__ = [
+    "AsJson",
+    "build_bar",
+    "complain",
+    "console",
+    "errors",
+    "messages",
+    "needed",
+    "progress_bar",
+]
 
 console = Console()
 errors = Console(stderr=True)
@@ -40,6 +49,22 @@ def messages() -> Iterator[None]:
     except (SemistreamError, OSError) as error:
         complain(error)
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def needed(what: str, **extras: str) -> Iterator[None]:
+    """Say which extra brings a package that is missing.
+
+    ``needed("a figure", matplotlib="bench")`` is for what a figure may need.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        extra = extras.get(error.name or "")
+        if extra is None:
+            raise
+        msg = f"{what} needs {error.name}: pip install 'semistream[{extra}]'"
+        raise OptionError(msg) from None
 
 
 def complain(error: Exception) -> None:

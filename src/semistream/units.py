@@ -1,4 +1,4 @@
-"""Sizes and times as people write them: ``"64MB"`` is 64 × 1,024 × 1,024 bytes."""
+"""Sizes, counts and times as people write them: ``"64MB"`` is 64 × 1,024 × 1,024 bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from datetime import timedelta
 
 from semistream.errors import OptionError
 
-__all__ = ["format_bytes", "parse_bytes", "parse_seconds"]
+__all__ = ["format_bytes", "parse_bytes", "parse_count", "parse_seconds"]
 
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB"))}
+_THOUSANDS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)\s*")
 _SIZE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([KMGT]?)i?B?\s*", re.IGNORECASE)
+_COUNT = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([KMB]?)\s*", re.IGNORECASE)
 
 
 def parse_bytes(size: int | str, what: str = "memory") -> int:
@@ -43,6 +45,29 @@ def parse_bytes(size: int | str, what: str = "memory") -> int:
         )
         raise OptionError(msg)
     return size
+
+
+def parse_count(value: int | str, what: str = "rows") -> int:
+    """Give the number that ``value`` stands for: K, M and B are thousands, millions, billions.
+
+    Examples
+    --------
+    >>> parse_count("2M"), parse_count("1.5k"), parse_count(10)
+    (2000000, 1500, 10)
+    >>> parse_count("many")
+    Traceback (most recent call last):
+    semistream.errors.OptionError: rows='many' is not a count; ...
+    """
+    if isinstance(value, str) and (found := _COUNT.fullmatch(value)):
+        digits, unit = found.groups()
+        value = round(float(re.sub("[_,]", "", digits)) * _THOUSANDS[unit.upper()])
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        msg = (
+            f"{what}={value!r} is not a count; give a positive int, or one with K, M or B for "
+            "thousands, millions and billions, for example '2M'"
+        )
+        raise OptionError(msg)
+    return value
 
 
 def format_bytes(size: float) -> str:

@@ -37,8 +37,9 @@ Output = Annotated[Path | None, typer.Option(help="Write the record here, as JSO
 Figure = Annotated[Path | None, typer.Option(help="Draw the record into this SVG file.")]
 Data = Annotated[Path, typer.Option(help="Where masters are kept between runs.")]
 Names = Annotated[
-    list[str] | None, typer.Option("--algorithm", help="Only this one; repeat it for several.")
+    list[str] | None, typer.Option("--algorithm", help="Only this algorithm; repeat for several.")
 ]
+_WORKLOAD_NAMES = ", ".join(workload.name for workload in WORKLOADS)
 _QUICK_EXPONENTS, _QUICK_SHARES = (1.0,), (0.01, 0.10)
 
 
@@ -63,30 +64,31 @@ def bench(  # noqa: PLR0913, PLR0917 - one argument an option
     algorithm: Names = None,
     workload: Annotated[
         list[str] | None,
-        typer.Option(help=f"Only this one, of {', '.join(w.name for w in WORKLOADS)}; repeat it."),
+        typer.Option(help=f"Only this one of {_WORKLOAD_NAMES}; repeat for several."),
     ] = None,
     skew: Annotated[
-        list[float] | None, typer.Option(help="Only this Zipf exponent; repeat it.")
+        list[float] | None, typer.Option(help="Only this Zipf exponent; repeat for several.")
     ] = None,
     share: Annotated[
-        list[float] | None, typer.Option(help="Only this budget, as a share of R; repeat it.")
+        list[float] | None,
+        typer.Option(help="Only this budget, as a share of R; repeat for several."),
     ] = None,
-    read: Annotated[list[str] | None, typer.Option(help="mapped or direct; repeat it.")] = None,
-    quick: Annotated[bool, typer.Option(help="Zipf 1 at 1 and 10 % only.")] = False,
+    read: Annotated[list[str] | None, typer.Option(help="Only mapped or direct reads.")] = None,
+    quick: Annotated[bool, typer.Option(help="Only Zipf 1, at 1 and 10 %.")] = False,
     resume: Annotated[
-        bool, typer.Option(help="Keep the cells that the output has, measure the others.")
+        bool, typer.Option(help="Keep the cells that --output has, and measure the others.")
     ] = False,
-    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = Grid.seconds,
-    rounds: Annotated[int, typer.Option(help="How many samples.")] = Grid.rounds,
+    seconds: Annotated[float, typer.Option(help="Seconds per sample.")] = Grid.seconds,
+    rounds: Annotated[int, typer.Option(help="The number of samples.")] = Grid.rounds,
     page_bytes: Annotated[str, typer.Option(help="The size of a page.")] = Grid.page_bytes,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
     """Measure every algorithm at every budget, skew, way of reading and workload.
 
-    INLJ and Derakhshan, far slower than the others, are in the 1:1 cells of Zipf 1 only. Beside
-    all, in the same rounds, the in-memory bound: Arrow's gather from all of R in memory. The record
-    is written after every cell, so that an interrupted run can be resumed.
+    INLJ and Derakhshan, far slower than the others, are only in the 1:1 cells of Zipf 1. In the
+    same rounds runs a bound: Arrow's gather from all of R in memory. The record is written after
+    every cell, so an interrupted run can be resumed.
     """
     with messages():
         grid = Grid(
@@ -183,19 +185,20 @@ def bench_stores(  # noqa: PLR0913, PLR0917 - one argument an option
         int, typer.Option(help="Rows of a larger master, for DuckDB alone; 0 leaves it out.")
     ] = 20_000_000,
     engine: Annotated[
-        list[str] | None, typer.Option(help="Only this store; repeat it for several.")
+        list[str] | None,
+        typer.Option(help=f"Only this one of {', '.join(StoreGrid.engines)}; repeat for several."),
     ] = None,
-    memory: Annotated[str, typer.Option(help="The budget, and the stores' own cache.")] = "64MB",
-    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = StoreGrid.seconds,
-    rounds: Annotated[int, typer.Option(help="How many samples.")] = StoreGrid.rounds,
+    memory: Annotated[str, typer.Option(help="The budget, also of stores' own caches.")] = "64MB",
+    seconds: Annotated[float, typer.Option(help="Seconds per sample.")] = StoreGrid.seconds,
+    rounds: Annotated[int, typer.Option(help="The number of samples.")] = StoreGrid.rounds,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure DuckDB, LMDB, RocksDB and SQLite beside ours: what an afternoon's work would give.
+    """Measure DuckDB, LMDB, RocksDB and SQLite, and joins with all of R in memory, beside ours.
 
-    Each joins the stream chunk by chunk on one thread, with the master in a file of its own, and
-    gives the same columns as Arrow; that the rows are the same is checked before it is timed. What
-    each holds in memory is measured in a process of its own.
+    Each joins the stream chunk by chunk on one thread, with the master in a file of its own or all
+    of it in memory (Arrow, DuckDB and Polars), and returns the same columns as Arrow; the rows are
+    compared before it is timed. The memory of each is measured in a process of its own.
     """
     with messages():
         names = tuple(engine or StoreGrid.engines)
@@ -226,19 +229,21 @@ def bench_confined(  # noqa: PLR0913, PLR0917 - one argument an option
     rows: Annotated[int, typer.Option(help="Rows of the master, R.")] = ConfinedGrid.rows,
     algorithm: Names = None,
     share: Annotated[
-        list[float] | None, typer.Option(help="A budget, as a share of R; repeat it.")
+        list[float] | None, typer.Option(help="A budget, as a share of R; repeat for several.")
     ] = None,
-    slack: Annotated[str, typer.Option(help="Memory beside own needs and budget.")] = "16MB",
-    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = 0.5,
-    rounds: Annotated[int, typer.Option(help="How many samples.")] = ConfinedGrid.rounds,
+    slack: Annotated[
+        str, typer.Option(help="Memory beyond the budget and what the process itself needs.")
+    ] = "16MB",
+    seconds: Annotated[float, typer.Option(help="Seconds per sample.")] = 0.5,
+    rounds: Annotated[int, typer.Option(help="The number of samples.")] = ConfinedGrid.rounds,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
     """Measure mapped reads in a memory cgroup, where the page cache can't help.
 
-    Each sample is taken by a process inside a group that may have what the process needs anyway,
-    the budget, and some slack. It needs the right to make memory cgroups, of version 1 or 2;
-    without it there is a message and no record.
+    Each sample is taken by a process in a group limited to what the process needs anyway, the
+    budget, and some slack. It needs the right to create memory cgroups, of version 1 or 2; without
+    it there is a message and no record.
     """
     with messages():
         grid = ConfinedGrid(
@@ -262,22 +267,23 @@ def bench_growth(  # noqa: PLR0913, PLR0917 - one argument an option
     output: Output = None,
     figure: Figure = None,
     rows: Annotated[
-        list[int] | None, typer.Option(help="Rows of a master; repeat it for several.")
+        list[int] | None, typer.Option(help="Rows of a master; repeat for several.")
     ] = None,
     algorithm: Names = None,
     matrix: Annotated[
-        Path, typer.Option(help="A record of `bench`, to choose the two best published ones by.")
+        Path,
+        typer.Option(help="A record of bench, by which to choose the two best published ones."),
     ] = Path("results/bench.json"),
-    read: Annotated[list[str] | None, typer.Option(help="mapped or direct; repeat it.")] = None,
+    read: Annotated[list[str] | None, typer.Option(help="Only mapped or direct reads.")] = None,
     memory: Annotated[str, typer.Option(help="The constant budget.")] = "32MB",
-    seconds: Annotated[float, typer.Option(help="How long each sample takes.")] = 0.5,
-    rounds: Annotated[int, typer.Option(help="How many samples.")] = GrowthGrid.rounds,
+    seconds: Annotated[float, typer.Option(help="Seconds per sample.")] = 0.5,
+    rounds: Annotated[int, typer.Option(help="The number of samples.")] = GrowthGrid.rounds,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure what a larger master costs: at 5 % of R, and at a constant budget.
+    """Measure masters of growing size, at 5 % of R and at a constant budget.
 
-    Ours beside the two best published algorithms. Masters of up to 20M rows take 5 GB of disk.
+    Compares ours with the two best published algorithms. Masters of up to 20M rows take 5 GB.
     """
     with messages():
         sizes = tuple(rows or GrowthGrid.rows)
@@ -314,12 +320,12 @@ def bench_drift(  # noqa: PLR0913, PLR0917 - one argument an option
     figure: Figure = None,
     rows: Annotated[int, typer.Option(help="Rows of the master, R.")] = DriftGrid.rows,
     algorithm: Names = None,
-    read: Annotated[list[str] | None, typer.Option(help="mapped or direct; repeat it.")] = None,
-    repeats: Annotated[int, typer.Option(help="How often the stream is joined.")] = 3,
+    read: Annotated[list[str] | None, typer.Option(help="Only mapped or direct reads.")] = None,
+    repeats: Annotated[int, typer.Option(help="How many times to join the stream.")] = 3,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure how soon the rate is back at 90 % after the hot keys have changed."""
+    """Measure how soon the rate is back at 90 % after the hot keys change."""
     with messages():
         names = algorithm or dict.fromkeys([candidate(known_algorithms()), "cachejoin"])
         grid = DriftGrid(
@@ -345,22 +351,22 @@ def bench_drift(  # noqa: PLR0913, PLR0917 - one argument an option
 def bench_spark(
     output: Output = None,
     rows: Annotated[
-        list[int] | None, typer.Option(help="Rows of a master; repeat it for several.")
+        list[int] | None, typer.Option(help="Rows of a master; repeat for several.")
     ] = None,
     batch_rows: Annotated[
-        list[int] | None, typer.Option(help="Rows of a micro-batch; repeat it for several.")
+        list[int] | None, typer.Option(help="Rows per micro-batch; repeat for several.")
     ] = None,
     pause: Annotated[
-        float, typer.Option(help="Seconds in which Python workers rest; a minute ends them.")
+        float, typer.Option(help="Seconds of idle time; Spark ends idle Python workers after 60.")
     ] = SparkGrid.pause,
-    quick: Annotated[bool, typer.Option(help="The least R and few batches.")] = False,
+    quick: Annotated[bool, typer.Option(help="Only the smallest R, and few batches.")] = False,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure a batch of one row, how evenly routing loads tasks, and how warm workers are.
+    """Measure a batch of one row, how evenly routing loads tasks, and how warm workers stay.
 
     In micro-batches of files, into no sink, on local[2] with 4 GB for the driver; warmth also after
-    a pause and with a worker killed. Rates beside Spark's own joins are in bench-peers.
+    a pause and after a worker was killed. Rates beside Spark's own joins are in bench-peers.
     """
     with messages(), spark_needed():
         from semistream.spark.bench.measure import engines_for, measure_spark, steps  # noqa: PLC0415
@@ -386,7 +392,7 @@ def bench_spark(
 
 
 def bench_show(
-    record: Annotated[list[Path], typer.Argument(help="Records that were measured before.")],
+    record: Annotated[list[Path], typer.Argument(help="Records of earlier benchmarks.")],
     into: Annotated[
         Path | None,
         typer.Option(
@@ -407,11 +413,11 @@ def bench_show(
 
 def bench_build(
     rows: Annotated[int, typer.Option(help="Rows of the master.")] = 20_000_000,
-    row_bytes: Annotated[int, typer.Option(help="Bytes of a row.")] = 120,
-    memory: Annotated[str, typer.Option(help="What sorting may use.")] = "1GB",
+    row_bytes: Annotated[int, typer.Option(help="Bytes per row.")] = 120,
+    memory: Annotated[str, typer.Option(help="Memory for sorting.")] = "1GB",
     output: Output = None,
 ) -> None:
-    """Build a large master from rows in scattered order, and show what it took."""
+    """Build a large master from unsorted rows; show the time and the memory that it took."""
     with messages(), tempfile.TemporaryDirectory(dir=".") as folder:
         with build_bar() as progress:
             record = measure_build(rows, row_bytes, memory, Path(folder) / "master", progress)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from semistream.errors import OptionError
+from semistream.terminal import needed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = ["spark_needed"]
 
+_EXTRAS = {"pyspark": "spark", "pandas": "spark", "psycopg": "postgresql", "pymysql": "mysql"}
 
-@contextmanager
-def spark_needed() -> Iterator[None]:
-    """Say which extra brings a package that is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in {"pyspark", "pandas"}:
-            raise
-        msg = f"this benchmark needs {error.name}: pip install 'semistream[spark]'"
-        raise OptionError(msg) from None
+
+def spark_needed() -> AbstractContextManager[None]:
+    """Say which extra brings a package that a benchmark on Spark misses."""
+    return needed("this benchmark", **_EXTRAS)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from semistream.bench.extras import spark_needed
 from semistream.bench.show import terminal_table
 from semistream.bench.store import compact, write_record
 from semistream.bench.tables import sheets
@@ -20,7 +21,7 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="SEMISTREAM_BENCH_URLS",
-        help="A database to measure, postgresql://… or mysql://…; a table is made in it.",
+        help="A database to measure, postgresql://… or mysql://…; a table is created in it.",
     ),
 ]
 
@@ -35,20 +36,20 @@ def bench_live(  # noqa: PLR0913, PLR0917 - one argument an option
     output: Annotated[Path | None, typer.Option(help="Write the record here, as JSON.")] = None,
     rows: Annotated[int | None, typer.Option(help="Rows of the table, R.")] = None,
     batch_rows: Annotated[
-        list[int] | None, typer.Option(help="Rows of a micro-batch; repeat it for several.")
+        list[int] | None, typer.Option(help="Rows per micro-batch; repeat for several.")
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="How many samples.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="The number of samples.")] = None,
     quick: Annotated[bool, typer.Option(help="A small table and few batches.")] = False,
     data: Annotated[Path, typer.Option(help="Where streams are kept.")] = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure enrichment from a database beside a JDBC key list, and beside row by row.
+    """Measure enrichment from a database, beside a JDBC key list and row-by-row lookups.
 
-    In micro-batches of files, into no sink, on local[2]; the budget is 5 % of the table. All
-    systems' rows are compared before they are timed. The queries that the server answered are
-    counted by itself: nothing else should ask it meanwhile.
+    In micro-batches of files, into no sink, on local[2]; the budget is 5 % of the table. The rows
+    of all systems are compared before they are timed. The server itself counts its queries, so
+    nothing else should use it meanwhile.
     """
-    with messages():
+    with messages(), spark_needed():
         from semistream.spark.bench.live import (  # noqa: PLC0415 - an extra
             LiveGrid,
             engines_for_live,

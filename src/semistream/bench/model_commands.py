@@ -33,22 +33,25 @@ def add_to(app: typer.Typer) -> None:
 
 def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
     output: Annotated[Path | None, typer.Option(help="Write the record here, as JSON.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw the record into this file.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the record into this SVG file.")] = None,
     algorithm: Annotated[
-        list[str] | None, typer.Option(help="Only this one; repeat it for several.")
+        list[str] | None, typer.Option(help="Only this algorithm; repeat for several.")
     ] = None,
-    rows: Annotated[list[int] | None, typer.Option(help="Only this size of R; repeat it.")] = None,
+    rows: Annotated[
+        list[int] | None, typer.Option(help="Only this size of R; repeat for several.")
+    ] = None,
     profile: Annotated[
-        Path | None, typer.Option(help="Unit costs; measured before all else where not given.")
+        Path | None,
+        typer.Option(help="Unit costs, from calibrate --output; measured first if not given."),
     ] = None,
     again: Annotated[
-        bool, typer.Option(help="Measure nothing: predict anew for the record of --output.")
+        bool, typer.Option(help="Measure nothing; predict again for the record of --output.")
     ] = False,
     run_off: Annotated[
-        bool, typer.Option(help="Measure only the run-offs that the record there lacks.")
+        bool, typer.Option(help="Measure only the run-offs that the record of --output lacks.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option(help="Go on with the record that is there, and its unit costs.")
+        bool, typer.Option(help="Continue the record of --output, with its unit costs.")
     ] = False,
     quick: Annotated[bool, typer.Option(help="A small master, two budgets, Zipf 1.")] = False,
     data: Annotated[Path, typer.Option(help="Where masters are kept between runs.")] = Path(
@@ -56,10 +59,10 @@ def bench_model(  # noqa: PLR0913, PLR0917 - one argument an option
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Compare predicted with measured service rates, for every algorithm.
+    """Compare predicted and measured service rates, for every algorithm.
 
-    Unit costs are measured first; then, setting by setting, rates are predicted from them, and
-    measured. How fast the disk is just then is timed beside, and taken into account. The record
+    Unit costs are measured first. Then, setting by setting, rates are predicted from them and
+    measured; the speed of the disk is timed at the same time, and taken into account. The record
     is written after every setting.
     """
     with messages():

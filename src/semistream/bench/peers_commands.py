@@ -26,12 +26,12 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="SEMISTREAM_BENCH_URL",
-        help="A PostgreSQL database, postgresql://…; tables are made in it.",
+        help="A PostgreSQL database, postgresql://…; tables are created in it.",
     ),
 ]
 Parts = Annotated[
     list[str] | None,
-    typer.Option("--part", help=f"Only this one of {', '.join(PARTS)}; repeat it for several."),
+    typer.Option("--part", help=f"Only this part, of {', '.join(PARTS)}; repeat for several."),
 ]
 
 
@@ -46,25 +46,26 @@ def bench_peers(  # noqa: PLR0913, PLR0917 - one argument an option
     figures: Annotated[Path | None, typer.Option(help="Draw figures into this folder.")] = None,
     part: Parts = None,
     rows: Annotated[
-        list[int] | None, typer.Option(help="Rows of a master; repeat it for several.")
+        list[int] | None, typer.Option(help="Rows of a master; repeat for several.")
     ] = None,
     system: Annotated[
-        list[str] | None, typer.Option(help="Only this system; repeat it for several.")
+        list[str] | None, typer.Option(help="Only this system; repeat for several.")
     ] = None,
-    how: Annotated[list[str] | None, typer.Option(help="left or inner; repeat it.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="How many samples.")] = None,
-    full: Annotated[bool, typer.Option(help="A master of 50M rows too (24 GB on disk).")] = False,
+    how: Annotated[list[str] | None, typer.Option(help="left or inner; repeat for both.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="The number of samples.")] = None,
+    full: Annotated[bool, typer.Option(help="Also a master of 50M rows (24 GB on disk).")] = False,
     quick: Annotated[bool, typer.Option(help="A small master and few batches.")] = False,
     data: Annotated[Path, typer.Option(help="Where masters and streams are kept.")] = Path(
         ".bench"
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Measure enrichment beside Spark's joins, stores in workers, key lists, and Flink.
+    """Measure enrichment beside Spark's joins, stores in workers, key lists and Flink.
 
-    The same products and sales, two cores, no sink; every system's rows are compared with those of
-    Spark's join before it is timed, systems take turns in an order that is drawn. What cannot be
-    had is named and left out. With a part, a size or a join named, the rest of the output stays.
+    All join the same products and sales on two cores, without a sink. The rows of every system are
+    compared with those of Spark's join before it is timed, and systems take turns in random order.
+    What cannot be installed is named and left out. With --part, --rows or --how the rest of the
+    output stays as it is.
     """
     with messages(), spark_needed():
         parts = _known("part", part or PARTS, PARTS)

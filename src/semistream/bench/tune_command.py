@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Costs", "Figure", "tune", "unit_costs"]
 
-Figure = Annotated[Path | None, typer.Option(help="Draw it into this SVG file.")]
+Figure = Annotated[Path | None, typer.Option(help="Draw the result into this SVG file.")]
 Costs = Annotated[
     Path | None, typer.Option("--profile", help="Unit costs, from semistream calibrate --output.")
 ]
@@ -59,46 +59,46 @@ _LEAST_STREAM, _MOST_STREAM = 200_000, 4_000_000
 def tune(  # noqa: PLR0913, PLR0917 - one argument an option
     master: Annotated[Path, typer.Option(help="The folder of the master table.")],
     memory: Annotated[str, typer.Option(help="The budget, such as 64MB.")],
-    algorithm: Annotated[str, typer.Option(help="Whose memory is divided.")] = "cachejoin",
+    algorithm: Annotated[str, typer.Option(help="The algorithm to tune.")] = "cachejoin",
     skew: Annotated[
-        float | None, typer.Option(help="The stream's Zipf exponent, 1 if not given.")
+        float | None, typer.Option(help="The Zipf exponent of the stream, 1 if not given.")
     ] = None,
     sample: Annotated[
         str | None,
         typer.Option(
-            help="Files or kafka://host:port/topic of the real stream, instead of --skew and "
-            "--stream-row."
+            help="A sample of the real stream, files or kafka://host:port/topic, instead of "
+            "--skew and --stream-row."
         ),
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option(help="The key column of --sample, or stream=master; repeat it for several."),
+        typer.Option(help="The key column of --sample, or stream=master; repeat for several."),
     ] = None,
     stream_row: Annotated[
-        int | None, typer.Option(help="Bytes of a stream row, 20 if not given.")
+        int | None, typer.Option(help="Bytes per stream row, 20 if not given.")
     ] = None,
     read: Annotated[str, typer.Option(help="mapped or direct.")] = "direct",
     pages: Annotated[
-        bool, typer.Option("--pages", help="Tune the page size of the store instead.")
+        bool, typer.Option("--pages", help="Tune the page size of the master instead.")
     ] = False,
-    measure: Annotated[bool, typer.Option(help="Also run the choices, in turn.")] = True,
+    measure: Annotated[bool, typer.Option(help="Also run the settings, in turn.")] = True,
     seconds: Annotated[float, typer.Option(min=0.001, help="How long each sample takes.")] = 0.5,
-    rounds: Annotated[int, typer.Option(min=1, help="How many samples.")] = 3,
-    points: Annotated[int, typer.Option(min=1, help="Values of a knob that are run.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1, help="The number of samples.")] = 3,
+    points: Annotated[int, typer.Option(min=1, help="How many values of each setting to run.")] = 8,
     scratch: Annotated[
         Path | None,
-        typer.Option(help="Where --pages builds masters meanwhile, if not beside it."),
+        typer.Option(help="Where --pages builds temporary masters; beside the master by default."),
     ] = None,
     profile: Costs = None,
     figure: Figure = None,
     as_json: AsJson = False,
 ) -> None:
-    """Divide an algorithm's memory for the highest rate: by the model, and by measurement.
+    """Find the settings with the highest rate, by the model and by measurement.
 
-    Both curves are printed, each as a share of its best, and what the model's choice loses. With
-    --pages it is the page size of the store; to measure it, masters are built beside each other.
-    What is measured is a young join, and a stream without absent keys: the model then predicts
-    for such a one, and with --no-measure for one that runs for long.
+    A setting is how the memory of an algorithm is divided or, with --pages, the page size of the
+    master, for which temporary masters are built. Both curves are printed, each as a share of its
+    best, and what the choice of the model loses. The measured join is young, and its stream has no
+    absent keys; the model predicts the same, or with --no-measure a join that runs for long.
     """
     with messages():
         asked = given_only(skew=skew, stream_row=stream_row)

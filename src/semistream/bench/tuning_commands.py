@@ -29,7 +29,7 @@ __all__ = ["add_to"]
 Output = Annotated[Path | None, typer.Option(help="Write the record here, as JSON.")]
 Data = Annotated[Path, typer.Option(help="Where masters are kept between runs.")]
 Names = Annotated[
-    list[str] | None, typer.Option("--algorithm", help="Only this one; repeat it for several.")
+    list[str] | None, typer.Option("--algorithm", help="Only this algorithm; repeat for several.")
 ]
 
 
@@ -46,23 +46,24 @@ def bench_tune(  # noqa: PLR0913, PLR0917 - one argument an option
     rows: Annotated[int, typer.Option(help="Rows of the master, R.")] = TuningGrid.rows,
     algorithm: Names = None,
     share: Annotated[
-        list[float] | None, typer.Option(help="Only this budget, as a share of R; repeat it.")
+        list[float] | None,
+        typer.Option(help="Only this budget, as a share of R; repeat for several."),
     ] = None,
     skew: Annotated[
-        list[float] | None, typer.Option(help="Only this Zipf exponent; repeat it.")
+        list[float] | None, typer.Option(help="Only this Zipf exponent; repeat for several.")
     ] = None,
     quick: Annotated[bool, typer.Option(help="A small master, one budget, one skew.")] = False,
     seconds: Annotated[
-        float, typer.Option(help="How long each sample takes.")
+        float, typer.Option(help="Seconds per sample.")
     ] = TuningGrid.sampling.seconds,
     rounds: Annotated[
-        int, typer.Option(help="Samples of each; twice as many of the best two.")
+        int, typer.Option(help="Samples of each setting; twice as many of the best two.")
     ] = TuningGrid.sampling.rounds,
     profile: Costs = None,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Tune every knob by the model and by measurement; show what the model's choice loses.
+    """Tune every setting by the model and by measurement; show what the model's choice loses.
 
     MESHJOIN's buffer, CACHEJOIN's cache, k and l of Tuned X-HYBRIDJOIN, l of the Optimised one,
     and the page size of the store for HYBRIDJOIN and ADAPTIVE, for which masters are built at
@@ -100,19 +101,20 @@ def bench_sustain(  # noqa: PLR0913, PLR0917 - one argument an option
     algorithm: Names = None,
     skew: Annotated[float, typer.Option(help="The Zipf exponent.")] = SustainGrid.exponent,
     seconds: Annotated[
-        float, typer.Option(help="How long rows arrive, for each algorithm and budget.")
+        float, typer.Option(help="How many seconds rows arrive, for each algorithm and budget.")
     ] = SustainGrid.seconds,
     load: Annotated[
-        float, typer.Option(help="The rate, as a part of what 10 % of R gives by prediction.")
+        float,
+        typer.Option(help="The arrival rate, as a share of what 10 % of R is predicted to give."),
     ] = SustainGrid.load,
     warm: Annotated[
-        float, typer.Option(help="Seconds for caches to settle, at most.")
+        float, typer.Option(help="At most this many seconds for caches to settle.")
     ] = SustainGrid.warm,
     profile: Costs = None,
     data: Data = Path(".bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Let rows arrive at a rate, with 15 % more and 40 % less than the least memory for it."""
+    """Let rows arrive at a rate, with 15 % more and 40 % less memory than it needs."""
     with messages():
         grid = SustainGrid(
             algorithms=tuple(algorithm or SustainGrid.algorithms),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from semistream.cost.unit_costs import UnitCosts
 from semistream.errors import OptionError
 from semistream.machine import describe
+from semistream.user_cache import user_cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +29,7 @@ _MEMORY = 0.05  # of it another kernel keeps more or less for itself
 def default_path() -> Path:
     """Give the file of this machine's profile: that of ``SEMISTREAM_PROFILE``, or in the cache."""
     given = os.environ.get("SEMISTREAM_PROFILE")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given) if given else cache / "semistream" / "profile.json"
+    return Path(given) if given else user_cache() / "profile.json"
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ import typer
 
 from semistream.errors import OptionError
 from semistream.pipeline.sales import BLOCK, Sales
-from semistream.pipeline.values import parse_count
 from semistream.terminal import console, messages, progress_bar
-from semistream.units import format_bytes
+from semistream.units import format_bytes, parse_count
 from semistream.workloads import Stream, Zipf, master_table
 
 if TYPE_CHECKING:
@@ -20,13 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Write workloads as Parquet files.", no_args_is_help=True)
+app = typer.Typer(help="Generate test data as Parquet files.", no_args_is_help=True)
 
-Rows = Annotated[str, typer.Option(help="How many rows; 2M is two million.")]
-RowBytes = Annotated[int, typer.Option(help="The width of a row, in bytes.")]
+Rows = Annotated[str, typer.Option(help="The number of rows; 2M is two million.")]
+RowBytes = Annotated[int, typer.Option(help="Bytes per row.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same rows.")]
-Strings = Annotated[bool, typer.Option(help="Keys are strings.")]
-Stride = Annotated[int, typer.Option(help="The distance of keys; 2 leaves gaps for absent ones.")]
+Strings = Annotated[bool, typer.Option(help="Make the keys strings.")]
+Stride = Annotated[
+    int, typer.Option(help="The step between keys; 2 leaves gaps for keys that are absent.")
+]
 
 
 @app.command("master")
@@ -34,7 +35,7 @@ def generate_master(
     out: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
     rows: Rows = "2M",
     row_bytes: RowBytes = 120,
-    duplicates: Annotated[int, typer.Option(help="Rows of a key.")] = 1,
+    duplicates: Annotated[int, typer.Option(help="Rows per key.")] = 1,
     stride: Stride = 1,
     strings: Strings = False,
     seed: Seed = 0,
@@ -56,16 +57,18 @@ def generate_master(
 def generate_stream(  # noqa: PLR0913, PLR0917 - one argument an option
     out: Annotated[Path, typer.Argument(help="The folder to write Parquet files into.")],
     rows: Rows = "5M",
-    keys: Annotated[str, typer.Option(help="How many keys there are.")] = "2M",
-    skew: Annotated[float, typer.Option(help="Zipf's exponent; 0 is uniform.")] = 1.0,
-    files: Annotated[int, typer.Option(help="How many files.", min=1)] = 20,
+    keys: Annotated[str, typer.Option(help="The number of keys; 2M is two million.")] = "2M",
+    skew: Annotated[float, typer.Option(help="The Zipf exponent; 0 is uniform.")] = 1.0,
+    files: Annotated[int, typer.Option(help="The number of files.", min=1)] = 20,
     row_bytes: RowBytes = 20,
-    absent: Annotated[float, typer.Option(help="The share of rows without a match.")] = 0.0,
+    absent: Annotated[
+        float, typer.Option(help="The share of rows without a match, from 0 to 1.")
+    ] = 0.0,
     stride: Stride = 1,
     strings: Strings = False,
     seed: Seed = 0,
 ) -> None:
-    """Write a stream of sales; the same rows as the generator source of a pipeline makes."""
+    """Write a stream of sales, the same rows that the generator source of a pipeline makes."""
     with messages():
         zipf = Zipf(parse_count(keys, "keys"), skew)
         stream = Stream(

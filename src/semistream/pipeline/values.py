@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from semistream.errors import OptionError
 from semistream.missing import WORDS
 from semistream.pipeline.problems import Mistakes, Problem, collect, nearest, unknown
-from semistream.units import parse_bytes, parse_seconds
+from semistream.units import parse_bytes, parse_count, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +26,6 @@ __all__ = [
     "names",
     "number",
     "on_missing",
-    "parse_count",
     "scalar",
     "schema",
     "seconds",
@@ -36,37 +35,14 @@ __all__ = [
 
 T = TypeVar("T")
 
-_COUNT = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([KMB]?)\s*", re.IGNORECASE)
-_THOUSANDS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
-_INTERVAL = re.compile(r"([0-9]+)\s*(millisecond|second|minute|hour|day)s?")
+_INTERVAL = re.compile(r"([0-9]+)\s*(ms|s|m|min|h|d|(?:millisecond|second|minute|hour|day)s?)")
+_SHORT = {"ms": "millisecond", "s": "second", "m": "minute", "min": "minute"}
+_SHORT |= {"h": "hour", "d": "day"}
 _TYPES = {
     *("boolean", "byte", "tinyint", "short", "smallint", "int", "integer", "long", "bigint"),
     *("float", "real", "double", "decimal", "dec", "numeric", "string", "char", "varchar"),
     *("binary", "date", "timestamp", "timestamp_ntz", "timestamp_ltz", "array", "map", "struct"),
 }
-
-
-def parse_count(value: int | str, what: str = "rows") -> int:
-    """Give the number that ``value`` stands for: K, M and B are thousands, millions, billions.
-
-    Examples
-    --------
-    >>> parse_count("2M"), parse_count("1.5k"), parse_count(10)
-    (2000000, 1500, 10)
-    >>> parse_count("many")
-    Traceback (most recent call last):
-    semistream.errors.OptionError: rows='many' is not a count; ...
-    """
-    if isinstance(value, str) and (found := _COUNT.fullmatch(value)):
-        digits, unit = found.groups()
-        value = round(float(re.sub("[_,]", "", digits)) * _THOUSANDS[unit.upper()])
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = (
-            f"{what}={value!r} is not a count; give a positive int, or one with K, M or B for "
-            "thousands, millions and billions, for example '2M'"
-        )
-        raise OptionError(msg)
-    return value
 
 
 def text(node: Node) -> str:
@@ -256,10 +232,11 @@ def interval(node: Node) -> str:
     if plain in {"once", "available now"}:
         return "available now"
     if isinstance(node.value, str) and (found := _INTERVAL.fullmatch(plain)):
-        return f"{found[1]} {found[2]}s"
+        unit = _SHORT.get(found[2]) or found[2].removesuffix("s")
+        return f"{found[1]} {unit}s"
     near = nearest(plain.split()[-1] if plain else "", ["seconds", "minutes", "available now"])
     raise node.mistake(
-        f"{node.shown} is not known; give an interval such as '10 seconds' (milliseconds, seconds, "
-        "minutes, hours, days), or 'available now' to process what is there and end; without it "
+        f"{node.shown} is not known; give an interval such as 10s or '10 seconds' (ms, s, m, h, d, "
+        "or in words), or 'available now' to process what is there and end; without it "
         f"a batch starts when the one before ends.{near}"
     )

@@ -12,7 +12,7 @@ from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.profile import Profile
 from semistream.errors import OptionError
 from semistream.reproduce.scale import scale_of
-from semistream.terminal import console, errors, messages, progress_bar
+from semistream.terminal import console, errors, messages, needed, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,29 +29,33 @@ def add_to(app: typer.Typer) -> None:
 
 
 def reproduce(
-    quick: Annotated[bool, typer.Option("--quick", help="All of it in small, in minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Everything, scaled down to a few minutes.")
+    ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="R of 20M to 100M rows as in the papers: 12 GB on disk.")
+        bool, typer.Option("--full", help="R of 20M to 100M rows, as in the papers; 12 GB on disk.")
     ] = False,
     only: Annotated[
-        str | None, typer.Option(help="One experiment, as moij/figure-7a, or one paper's.")
+        str | None,
+        typer.Option(help="Only this experiment, such as moij/figure-7a, or paper, such as moij."),
     ] = None,
     output: Annotated[
         Path, typer.Option(help="Where data, raw runs, figures and the report go.")
     ] = Path("reproduced"),
     profile: Annotated[
-        Path | None, typer.Option(help="Unit costs; measured before all else where not given.")
+        Path | None,
+        typer.Option(help="Unit costs, from calibrate --output; measured first if not given."),
     ] = None,
     report_only: Annotated[
-        bool, typer.Option("--report-only", help="Measure nothing: report on the runs there.")
+        bool, typer.Option("--report-only", help="Measure nothing; report on the runs in OUTPUT.")
     ] = False,
 ) -> None:
-    """Run the experiments of the five papers; draw and judge what comes out.
+    """Run the experiments of the five papers, draw them, and judge the papers' claims.
 
-    Every run is kept in OUTPUT/runs as JSON, and what was measured is not measured again: an
-    interrupted run goes on where it stopped. The report is OUTPUT/report.html.
+    Every run is kept in OUTPUT/runs as JSON, and nothing is measured twice: an interrupted run
+    continues where it stopped. The report is OUTPUT/report.html.
     """
-    with messages():
+    with messages(), needed("reproduce", yaml="reproduce", pyspark="spark", pandas="spark"):
         from semistream.reproduce.reading import experiments  # noqa: PLC0415 - YAML is an extra
         from semistream.reproduce.report import write_report  # noqa: PLC0415 - as are figures
 

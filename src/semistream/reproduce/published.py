@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from semistream.errors import OptionError
-from semistream.pipeline.values import parse_count
 from semistream.reproduce.reading import folder
-from semistream.units import parse_bytes
+from semistream.units import parse_bytes, parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semistream.errors import OptionError
 from semistream.pipeline import PipelineError, generate
 from semistream.spark.demo.command import demo
-from semistream.terminal import AsJson, console, errors, messages
+from semistream.terminal import AsJson, console, errors, messages, needed
+from semistream.units import parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -31,7 +32,12 @@ __all__ = ["add_to"]
 
 PipelineFile = Annotated[Path, typer.Argument(help="The pipeline, a YAML file.")]
 SparkMaster = Annotated[
-    str | None, typer.Option("--master", help="Where Spark runs: local[4], spark://host:7077, …")
+    str | None,
+    typer.Option(
+        "--spark-master",
+        "--master",
+        help="Spark's master, not a master table: local[4], spark://host:7077, …",
+    ),
 ]
 FAILED = 3
 """The exit code of a query that met an error while it ran."""
@@ -47,10 +53,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = False) -> None:
-    """Validate a pipeline and print its plan; nothing runs.
+    """Validate a pipeline and print its plan; no query runs.
 
-    Every mistake is reported at once, with its line. Columns and types are checked against the
-    real schemas of the source and the masters.
+    Spark is started, and databases are asked for their tables: columns and types are checked
+    against the real schemas of the source and the masters. Every mistake is reported at once,
+    with its line.
     """
     with messages(), _needed(), _mistakes(as_json):
         from semistream.pipeline.describe import as_dict, as_text
@@ -76,15 +83,15 @@ def run(
     master: SparkMaster = None,
     once: Annotated[
         bool,
-        typer.Option("--once", "--available-now", help="Process what is there, then end."),
+        typer.Option("--once", "--available-now", help="Process what is there, then stop."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline until Ctrl-C; running it again goes on where it stopped.
+    """Run a pipeline until Ctrl-C; running it again continues where it stopped.
 
-    With --json there is one line of JSON a batch. The exit code is 0 when it ended as it was asked
-    to, also by Ctrl-C or SIGTERM; 1 when it was not started, for its file, schemas or checkpoint
-    are wrong; 3 when it failed while it ran.
+    With --json it prints one line of JSON per batch. The exit code is 0 if it ended as asked, also
+    by Ctrl-C or SIGTERM; 1 if it was not started, because its file, schemas or checkpoint are
+    wrong; 3 if it failed while running.
     """
     with messages(), _needed(), _mistakes():
         from semistream.spark import running
@@ -107,29 +114,30 @@ def replay(
     file: PipelineFile,
     where: Annotated[
         str | None,
-        typer.Option(help="Which rows, as SQL: \"_reason = 'absent' AND _attempts < 3\"."),
+        typer.Option(help="Only these rows, as SQL: \"_reason = 'absent' AND _attempts < 3\"."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="At most so many rows, the oldest first.")
+        str | None, typer.Option(help="At most this many rows, oldest first; such as 200k.")
     ] = None,
     any_query: Annotated[
-        bool, typer.Option(help="Also rows of other pipelines, or of another checkpoint.")
+        bool, typer.Option(help="Also take rows of other pipelines or checkpoints.")
     ] = False,
     master: SparkMaster = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a pipeline's quarantine back through its enrichments.
+    """Run quarantined rows through the enrichments of their pipeline again.
 
     Rows that find their master rows now go to the sink, each once, and leave the quarantine; the
-    others stay, and their attempts are counted. One that was cut off is finished by the next.
+    others stay, and their attempts are counted. The next replay finishes one that was interrupted.
     """
     with messages(), _needed(), _mistakes(as_json):
         from semistream.spark.replay import replay as bring_back
         from semistream.spark.running import failures
 
+        most = None if limit is None else parse_count(limit, "limit")
         pipeline = _read(file)
         with _session(pipeline, master) as spark, failures():
-            told = bring_back(pipeline, spark, where=where, limit=limit, any_query=any_query)
+            told = bring_back(pipeline, spark, where=where, limit=most, any_query=any_query)
         if as_json:
             typer.echo(json.dumps({"quarantine": pipeline.quarantine, **asdict(told)}, indent=2))
             return
@@ -188,13 +196,6 @@ def _mistakes(as_json: bool = False) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-@contextmanager
-def _needed() -> Iterator[None]:
+def _needed() -> AbstractContextManager[None]:
     """Say which extra brings a package that is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in {"pyspark", "yaml", "pandas"}:
-            raise
-        msg = f"pipelines need {error.name}: pip install 'semistream[pipeline]'"
-        raise OptionError(msg) from None
+    return needed("a pipeline", pyspark="pipeline", yaml="pipeline", pandas="pipeline")

@@ -16,11 +16,12 @@ from semistream.terminal import AsJson, console, messages, progress_bar
 __all__ = ["add_to"]
 
 Folder = Annotated[
-    Path | None, typer.Option(help="The folder of jars; else SEMISTREAM_JARS, or the user's cache.")
+    Path | None,
+    typer.Option(help="The folder of jars; by default SEMISTREAM_JARS, or the user's cache."),
 ]
-Kinds = Annotated[list[str], typer.Argument(help=f"Of {', '.join(jars.KINDS)}.")]
+Kinds = Annotated[list[str], typer.Argument(help=f"One or more of: {', '.join(jars.KINDS)}.")]
 
-jars_app = typer.Typer(help="Fetch and list the jars of connectors.", no_args_is_help=True)
+jars_app = typer.Typer(help="Fetch and list connector jars.", no_args_is_help=True)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,7 +56,7 @@ def _fetch(kinds: list[str], folder: Path) -> list[Path]:
 
 @jars_app.command("list")
 def list_jars(folder: Folder = None, as_json: AsJson = False) -> None:
-    """List the connectors, their jars for the installed Spark, and which are there."""
+    """List the connectors, their jars for the installed Spark, and which are fetched."""
     with messages():
         place = folder or jars.folder_for()
         facts = [_facts(kind, place) for kind in jars.KINDS]

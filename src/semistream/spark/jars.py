@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from semistream.errors import OptionError
 from semistream.spark.maven import CENTRAL, Artifact, JarsError, download, exists, repository
+from semistream.user_cache import user_cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +94,7 @@ def _fitting(kind: str, versions: dict[str, str], line: str) -> str:
 def folder_for(spark: str | None = None) -> Path:
     """Give the folder of fetched jars: ``SEMISTREAM_JARS``, or one in the user's cache."""
     chosen = os.environ.get("SEMISTREAM_JARS")
-    default = Path.home() / ".cache" / "semistream" / "jars" / (spark or spark_version())
+    default = user_cache() / "jars" / (spark or spark_version())
     return Path(chosen).expanduser() if chosen else default
 
 

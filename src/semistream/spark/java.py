@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semistream.errors import SemistreamError
+from semistream.user_cache import user_cache
 
 __all__ = ["SUPPORTED", "Java", "JavaNotFoundError", "find_java", "prepare_java"]
 
@@ -116,7 +117,7 @@ def _from_pypi() -> Java | None:
 def _wrapped(runtime: Path, package: Path) -> Path:
     """Give a home whose ``java`` is the runtime's, without the argument it cannot take."""
     text = WRAPPER.format(java=runtime / "bin" / "java")
-    homes = (package / "java-for-spark", Path.home() / ".cache" / "semistream" / "java-for-spark")
+    homes = (package / "java-for-spark", user_cache() / "java-for-spark")
     for home in homes:
         try:
             _write_script(home / "bin" / "java", text)

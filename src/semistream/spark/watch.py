@@ -139,7 +139,10 @@ def _listener(spark: SparkSession, channel: Channel) -> _Listener:
 
 
 def add_reader(
-    spark: SparkSession, each: Callable[[BatchMetrics], None] | None, prometheus: int | None
+    spark: SparkSession,
+    each: Callable[[BatchMetrics], None] | None,
+    prometheus: int | None,
+    address: str,
 ) -> None:
     """Have every micro-batch's metrics given to a function, or to Prometheus."""
     channel = reports_of(spark.range(0))
@@ -150,7 +153,7 @@ def add_reader(
     if each is not None:
         listener.readers.append(each)
     if prometheus is not None:
-        listener.readers.append(_prometheus(prometheus))
+        listener.readers.append(_prometheus(prometheus, address))
 
 
 def remove_reader(spark: SparkSession, each: Callable[[BatchMetrics], None]) -> None:
@@ -203,8 +206,8 @@ class _Listener(StreamingQueryListener):
         pass
 
 
-def _prometheus(port: int) -> Callable[[BatchMetrics], None]:
-    """Serve metrics on a port; give what takes them in."""
+def _prometheus(port: int, address: str) -> Callable[[BatchMetrics], None]:
+    """Serve metrics on a port of an interface; give what takes them in."""
     try:
         import prometheus_client as client  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
@@ -212,21 +215,24 @@ def _prometheus(port: int) -> Callable[[BatchMetrics], None]:
         raise SemistreamError(msg) from None
     registry = client.CollectorRegistry()
     labels = ("query", "enrichment")
-    counters = client.Counter("semistream", "What was done.", (*labels, "what"), registry=registry)
+    counters = client.Counter("semistream", "Events by kind.", (*labels, "what"), registry=registry)
     memory = client.Gauge(
         "semistream_task_bytes",
-        "The most that a task held.",
+        "Most bytes held by a task, by component.",
         (*labels, "component"),
         registry=registry,
     )
     seconds = client.Gauge(
-        "semistream_batch_seconds", "What the last micro-batch took.", labels, registry=registry
+        "semistream_batch_seconds", "Duration of the last micro-batch.", labels, registry=registry
     )
     waiting = client.Gauge(
-        "semistream_waiting_rows", "Rows that wait for theirs.", labels, registry=registry
+        "semistream_waiting_rows",
+        "Stream rows waiting for their master row.",
+        labels,
+        registry=registry,
     )
-    server, _ = client.start_http_server(port, registry=registry)
-    log.info("metrics are served on port %d", server.server_port)
+    server, _ = client.start_http_server(port, address, registry)
+    log.info("metrics are served on %s, port %d", address, server.server_port)
 
     def take(metrics: BatchMetrics) -> None:
         told = (metrics.query, metrics.name)

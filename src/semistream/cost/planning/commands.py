@@ -23,6 +23,7 @@ from semistream.cost.profile import default_path
 from semistream.errors import OptionError
 from semistream.master import open_master
 from semistream.terminal import AsJson, console, errors, messages, progress_bar
+from semistream.units import parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,70 +49,73 @@ def add_to(app: typer.Typer) -> None:
 def plan(  # noqa: PLR0913, PLR0917 - one argument an option
     master: Annotated[Path, typer.Option(help="The folder of the master table.")],
     memory: Annotated[
-        str | None, typer.Option(help="The budget, such as 64MB: what does it buy?")
+        str | None, typer.Option(help="A budget, such as 64MB: what rate does it give?")
     ] = None,
     rate: Annotated[
         str | None,
-        typer.Option(help="Or stream rows a second, such as 200k or 1.5M: what do they need?"),
+        typer.Option(help="A rate in rows per second, such as 200k: how much memory does it need?"),
     ] = None,
     skew: Annotated[
         float | None,
-        typer.Option(help="The stream's Zipf exponent, 1 if not given; 0 is uniform."),
+        typer.Option(help="The Zipf exponent of the stream, 1 if not given; 0 is uniform."),
     ] = None,
     absent: Annotated[
         float | None,
-        typer.Option(help="The share of stream rows that have no match, 0 if not given."),
+        typer.Option(help="The share of stream rows without a match, 0 if not given."),
     ] = None,
     stream_row: Annotated[
-        int | None, typer.Option(help="Bytes of a stream row with its key, 20 if not given.")
+        int | None, typer.Option(help="Bytes per stream row, with its key; 20 if not given.")
     ] = None,
     sample: Annotated[
         str | None,
         typer.Option(
-            help="Files or kafka://host:port/topic of the real stream, instead of --skew, --absent "
-            "and --stream-row."
+            help="A sample of the real stream, files or kafka://host:port/topic, instead of "
+            "--skew, --absent and --stream-row."
         ),
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option(help="The key column of --sample, or stream=master; repeat it for several."),
+        typer.Option(help="The key column of --sample, or stream=master; repeat for several."),
     ] = None,
     how: Annotated[str, typer.Option(help="inner, left, semi or anti.")] = "inner",
     select: Annotated[
-        list[str] | None, typer.Option(help="A master column that comes out; repeat it.")
+        list[str] | None,
+        typer.Option(help="A master column to output; repeat for several. All by default."),
     ] = None,
     algorithm: Annotated[
-        list[str] | None, typer.Option(help="Only this one; repeat it for several.")
+        list[str] | None, typer.Option(help="Only this algorithm; repeat for several.")
     ] = None,
     read: Annotated[
-        str, typer.Option(help="direct: nothing is held beside the budget; or mapped.")
+        str, typer.Option(help="direct: nothing is held in memory beside the budget; or mapped.")
     ] = "direct",
     cluster: Annotated[
         int | None,
-        typer.Option(help="Workers; --memory is then that of each, --rate that of all."),
+        typer.Option(help="Number of workers; --memory is then for each, --rate for all together."),
     ] = None,
     batch_rows: Annotated[
-        int | None, typer.Option(help="Stream rows that arrive together: compare a batch join.")
+        str | None,
+        typer.Option(help="Compare with a batch join of this many stream rows, such as 200k."),
     ] = None,
     profile: Annotated[
         Path | None, typer.Option(help="Unit costs to use, from semistream calibrate --output.")
     ] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Run the winner, and compare with the prediction.")
+        bool,
+        typer.Option("--measure", help="Run the best one too, and compare with the prediction."),
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option(min=0.001, help="How long --measure counts, 5 if not given.")
+        float | None, typer.Option(min=0.001, help="How long --measure runs, 5 if not given.")
     ] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw rate against memory into this SVG file.")
+        Path | None, typer.Option(help="Draw rate over memory into this SVG file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict what a budget buys, or the least memory for a rate, for every algorithm.
+    """Predict the rate that a budget gives, or the memory that a rate needs, for every algorithm.
 
-    Give --memory or --rate. The first call on a machine measures its unit costs quickly, which
-    takes some seconds; semistream calibrate measures them with more care. Predictions are for a
-    stream that never ends and a join that is warm.
+    Give --memory or --rate. The first call on a machine measures its unit costs, which takes some
+    15 seconds; semistream calibrate measures them more carefully. Predictions are for an endless
+    stream and a join that has warmed up.
     """
     with messages():
         law = given_only(skew=skew, absent=absent, stream_row=stream_row)
@@ -128,7 +132,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument an option
                 select=select or None,
                 algorithms=algorithm or None,
                 cluster=cluster,
-                batch_rows=batch_rows,
+                batch_rows=None if batch_rows is None else parse_count(batch_rows, "batch_rows"),
                 profile=profile,
                 say=say,
                 **law,
@@ -214,21 +218,22 @@ def _target(path: Path) -> Path:
 
 def calibrate(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Some seconds, on a small master.")
+        bool, typer.Option("--quick", help="About 15 seconds instead of ten minutes; less exact.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Write the profile here, not where plan looks for it.")
+        Path | None,
+        typer.Option(help="Write the profile here, instead of where plan looks for it."),
     ] = None,
     data: Annotated[
-        Path, typer.Option(help="A folder on the disk where masters lie; nothing stays in it.")
+        Path, typer.Option(help="A folder on the disk that holds your masters; it is left clean.")
     ] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Measure what this machine's operations cost, with the real kernels and the real store.
+    """Measure what operations cost on this machine, for semistream plan.
 
-    Reads, rows and loops are timed, and what each algorithm does beside its model is fitted. Let
-    the machine be at rest meanwhile. The profile is kept, with the machine's description, for
-    semistream plan.
+    It times reads, rows and loops with the real kernels and the real store, and fits what each
+    algorithm does beyond its model. It takes about ten minutes; run nothing else meanwhile. The
+    profile is saved with a description of the machine.
     """
     with messages():
         path = _target(output or default_path())

@@ -54,7 +54,7 @@ def _consumer(brokers: str) -> Consumer:
     try:
         from confluent_kafka import Consumer  # noqa: PLC0415 - most do not need it
     except ModuleNotFoundError as error:
-        msg = "reading a Kafka topic needs a client: pip install confluent-kafka"
+        msg = "reading a Kafka topic needs confluent-kafka: pip install 'semistream[kafka]'"
         raise OptionError(msg) from error
     settings = {"bootstrap.servers": brokers, "group.id": "semistream-sample", "log_level": 0}
     return Consumer({**settings, "enable.auto.commit": False, "enable.partition.eof": True})

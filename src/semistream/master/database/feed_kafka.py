@@ -154,6 +154,6 @@ def _client() -> Any:  # noqa: ANN401 - the module
     try:
         import confluent_kafka  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        msg = "a feed from Kafka needs a client: pip install confluent-kafka"
+        msg = "a feed from Kafka needs confluent-kafka: pip install 'semistream[kafka]'"
         raise OptionError(msg) from error
     return confluent_kafka

@@ -165,6 +165,6 @@ def _psycopg() -> Any:  # noqa: ANN401 - the module
         import psycopg  # noqa: PLC0415 - an extra
         import psycopg.sql  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        msg = "notifications of PostgreSQL need psycopg: pip install 'psycopg[binary]'"
+        msg = "notifications of PostgreSQL need psycopg: pip install 'semistream[postgresql]'"
         raise OptionError(msg) from error
     return psycopg

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semistream.terminal import console, messages, progress_bar
-from semistream.units import format_bytes
+from semistream.errors import OptionError
+from semistream.spark.demo.picture import draw
+from semistream.terminal import console, messages, needed, progress_bar
+from semistream.units import format_bytes, parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
+_LEAST = 1000
 _NEXT = """
 What to try next:
   semistream demo --share 0.01              a hundredth of the master in memory
@@ -33,14 +36,24 @@ What to try next:
 
 
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("demo-out"),
-    products: Annotated[int, typer.Option(help="Rows of the master.", min=1000)] = 2_000_000,
-    sales: Annotated[int, typer.Option(help="Rows of the stream.", min=1000)] = 5_000_000,
+    folder: Annotated[
+        Path,
+        typer.Option(
+            help="The folder to write to: a new one, or an earlier demonstration's, which is "
+            "emptied first."
+        ),
+    ] = Path("demo-out"),
+    products: Annotated[str, typer.Option(help="Rows of the master; 2M is two million.")] = "2M",
+    sales: Annotated[str, typer.Option(help="Rows of the stream.")] = "5M",
     share: Annotated[
-        float, typer.Option(help="The part of the master in memory.", min=0.001, max=1.0)
+        float,
+        typer.Option(help="The memory for the join, as a share of the master.", min=0.001, max=1.0),
     ] = 0.05,
     read: Annotated[
-        str, typer.Option(help="direct: past the system's cache; mapped: with its help.")
+        str,
+        typer.Option(
+            help="direct: past the operating system's cache; mapped: with the help of it."
+        ),
     ] = "direct",
 ) -> None:
     """Stream sales into a warehouse with surrogate keys, and verify every row.
@@ -48,15 +61,24 @@ def demo(
     Builds a master of products, streams sales through Spark into a Parquet table, within a memory
     budget of a part of the master, compares the result with a batch join, and draws a picture.
     """
-    from semistream.spark.demo.run import Demo
+    with messages(), needed("the demonstration", pyspark="spark", pandas="spark"):
+        from semistream.spark.demo.run import Demo
 
-    with messages():
-        _run(Demo(folder, products, sales, share, read))
+        sizes = (_rows(products, "products"), _rows(sales, "sales"))
+        _run(Demo(folder, *sizes, share, read))
+
+
+def _rows(given: str, option: str) -> int:
+    """Read how many rows there are, a thousand at least."""
+    rows = parse_count(given, option)
+    if rows < _LEAST:
+        msg = f"--{option} {given} is too few to show anything; give at least {_LEAST:,}"
+        raise OptionError(msg)
+    return rows
 
 
 def _run(demo: Demo) -> None:
     from semistream.spark.cluster import tasks_at_once
-    from semistream.spark.demo.picture import draw
     from semistream.spark.session import session
 
     demo.prepare()
@@ -86,10 +108,18 @@ def _run(demo: Demo) -> None:
     with _step("verifying against a batch join", None):
         rows = demo.verify(spark)
     _say(f"[bold green]result verified: {rows:,} rows[/]")
-    draw(batches, tasks, demo.folder / "run.png")
     spark.stop()
-    _say(f"a picture of the run: {demo.folder / 'run.png'}")
-    console.print(_NEXT, highlight=False, markup=False, soft_wrap=True)
+    picture = _picture(batches, tasks, demo.folder / "run.png")
+    console.print(picture, _NEXT, sep="\n", highlight=False, markup=False, soft_wrap=True)
+
+
+def _picture(batches: list[BatchMetrics], tasks: int, path: Path) -> str:
+    """Draw the run, and say where; want of a picture is no reason to fail after minutes."""
+    try:
+        draw(batches, tasks, path)
+    except OptionError as error:
+        return f"no picture was drawn: {error}"
+    return f"a picture of the run: {path}"
 
 
 def _tell(batches: list[BatchMetrics], seconds: float, tasks: int, sales: int) -> None:

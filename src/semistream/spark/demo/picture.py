@@ -1,8 +1,10 @@
-"""One picture of a run; needs matplotlib."""
+"""One picture of a run; needs matplotlib, of the extra ``bench``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from semistream.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +17,11 @@ __all__ = ["draw"]
 
 def draw(batches: Sequence[BatchMetrics], tasks: int, path: Path) -> None:
     """Draw rate, hit rate and memory of each micro-batch."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - takes a second to import
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, slow to import
+    except ModuleNotFoundError:
+        msg = "a picture needs matplotlib: pip install 'semistream[bench]'"
+        raise OptionError(msg) from None
 
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     rate, hits, memory = figure.subplots(1, 3)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 
 from semistream.enrich import enrich, watch
-from semistream.errors import MasterError, SemistreamError
+from semistream.errors import MasterError, OptionError, SemistreamError
 from semistream.master import build_master, open_master
 from semistream.spark.demo.star import PRODUCT, SALE, products, write_sales
 
@@ -30,6 +30,11 @@ __all__ = ["Demo", "VerificationError"]
 _FILES = 20
 _FILES_A_BATCH = 2
 _PATIENCE = 10.0  # seconds
+_MARKER = ".semistream-demo"
+_OURS = frozenset(
+    {_MARKER, "products.parquet", "products.master", "sales", "checkpoint", "warehouse", "run.png"}
+)
+"""All that a demonstration leaves in its folder."""
 
 
 class VerificationError(SemistreamError):
@@ -48,9 +53,20 @@ class Demo:
     read: str
 
     def prepare(self) -> None:
-        """Empty the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
+        """Empty the folder, if all that is in it was made by a demonstration."""
+        found = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
+        strays = found - _OURS if _MARKER in found else found
+        if strays:
+            msg = (
+                f"{self.folder} would be emptied, and it holds {min(strays)!r}, which no "
+                "demonstration is known to have made; name another folder with --folder, or "
+                "remove this one first"
+            )
+            raise OptionError(msg)
+        if found:
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / _MARKER).write_text("made by semistream demo, which will remove it again\n")
 
     def build(self, done: Callable[[int], None]) -> Master:
         """Write the dimension as Parquet, for the check at the end, and build the master of it."""
