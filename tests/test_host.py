@@ -510,6 +510,9 @@ def test_state_that_no_one_uses_is_swept(path, root):
     assert sweep_folder(root, days=3) == 0
     assert sweep_folder(root) == 1
     used.join.close()
+    assert sweep_folder(root) == 0  # it was in use until now, however long ago it was opened
+    [left] = [state for state in root.iterdir() if (state / "common").exists()]
+    os.utime(left, (0, time.time() - 2 * 86_400))
     assert sweep_folder(root) == 1
     assert sorted(file.name for file in root.iterdir()) == ["a file", "of another kind"]
 
@@ -528,7 +531,7 @@ def test_folders_that_others_can_enter_are_refused(path, root):
     assert default_root().name.endswith(str(os.getuid()))
 
 
-def test_a_file_system_without_room(path, root, monkeypatch):
+def test_a_file_system_without_room(path, root, monkeypatch, caplog):
     master, batches = opened(path), zipf(16_000)
     reserve = folder.Handle.reserve
     monkeypatch.setattr(
@@ -536,7 +539,11 @@ def test_a_file_system_without_room(path, root, monkeypatch):
     )
     for batch in batches:
         watched = started(master, batch.schema, root)
+        state = state_of(watched)
         assert answered(watched, batch).num_rows == batch.num_rows
+        # What found no room is not tried again, chunk after chunk.
+        assert state._common.staged_bytes(state._snapshot) < state._enough()
+    assert [told.args for told in caplog.records if "no room" in told.msg] == [(root,)]
     monkeypatch.setattr(folder.Handle, "reserve", lambda *_: False)
     with pytest.raises(HostFolderError, match="no room"):
         started(master, batch.schema, root, memory=2 * MEMORY).offer(batch)

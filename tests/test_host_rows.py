@@ -32,6 +32,7 @@ class Shop:
         rows = {"id": list(self.prices), "price": list(self.prices.values())}
         server.load("prices", pa.table(rows), key="id")
         self.time = 1000.0
+        self.freshness = 0
         self.master: Any = ss.open_master(
             server.url(), table="prices", key="id", ttl=60, absent_ttl=20
         )
@@ -57,7 +58,10 @@ class Shop:
             clock=lambda: self.time,
         ) as join:  # fmt: skip
             out = list(join.offer(batch)) + list(join.drain())
-            assert join.memory_used.total <= join.plan.memory
+            used, planned = join.memory_used, join.plan.components
+            assert used.total <= join.plan.memory
+            assert all(used[name] <= planned[name] for name in ("cache", "freshness"))
+            self.freshness = used["freshness"]
             found = [(r["id"], r["price"]) for b in out for r in b.to_pylist()]
         assert len(found) == len(numbers)
         return found, join.metrics
@@ -78,6 +82,7 @@ def test_rows_outlive_a_join_and_grow_old(shop: Shop) -> None:
     for _ in range(3):
         found, metrics = shop.join(HOT)
         assert set(found) == shop.wanted(HOT)
+    assert shop.freshness >= 30  # a byte for each row of the hot set
     assert metrics.fetched == 0
     assert metrics.cache_hits == len(HOT) // 2
     before = shop.wanted(HOT)

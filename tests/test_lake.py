@@ -13,10 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import StringType
 from pyiceberg.utils.config import Config
 
 import semistream as ss
-from semistream.errors import OptionError, SchemaError
+from semistream.errors import MasterError, OptionError, SchemaError
+from semistream.master.lake.iceberg import Iceberg
 from semistream.master.lake.parquet import ParquetFiles
 from semistream.master.lake.place import without_secrets
 from test_sync import PAGE, same_as_built
@@ -296,6 +298,48 @@ def test_iceberg_without_its_old_snapshot_is_compared_row_by_row(tmp_path, catal
     table.maintenance.expire_snapshots().by_id(old).commit()
     synced = ss.sync_master(tmp_path / "m", source=table)
     assert (synced.how, synced.deleted) == ("all rows", 10)
+
+
+def test_iceberg_columns_are_those_of_now_unless_a_snapshot_is_asked_for(tmp_path, catalog) -> None:
+    columns = pa.schema([("id", pa.int64()), ("price", pa.float64()), ("gone", pa.string())])
+    table = catalog.create_table("shop.products", columns)
+    table.append(pa.table({"id": [1, 2], "price": [1.0, 2.0], "gone": ["x", "y"]}))
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("price", "unit_price")
+        update.delete_column("gone")
+        update.add_column("colour", StringType())
+    now = ss.build_master(table, tmp_path / "now", key="id", page_bytes=PAGE)
+    assert now.schema.names == ["id", "unit_price", "colour"]
+    same_as_built(now, table.scan().to_arrow().cast(now.schema), tmp_path / "built")
+    some = ss.build_master(table, tmp_path / "some", key="id", columns=["id", "unit_price"])
+    assert some.schema.names == ["id", "unit_price"]
+    then = table.current_snapshot().snapshot_id
+    old = ss.build_master(table, tmp_path / "then", key="id", version=then)
+    assert old.schema.names == ["id", "price", "gone"]
+    table.append(pa.table({"id": [3], "unit_price": [3.0], "colour": ["red"]}))
+    synced = ss.sync_master(tmp_path / "now", source=table)
+    assert (synced.how, synced.upserted) == ("files", 1)
+    wanted = table.scan().to_arrow().cast(now.schema)
+    same_as_built(synced.master, wanted, tmp_path / "built again")
+
+
+def test_what_a_store_of_iceberg_raises_is_said_without_secrets(
+    tmp_path, catalog, monkeypatch
+) -> None:
+    table = catalog.create_table("shop.products", products([]).schema)
+    table.append(products(range(10)))
+    ss.build_master(table, tmp_path / "m", key="id")
+    table.append(products(range(10, 14)))
+
+    def away(*_: object) -> None:
+        msg = "s3://KEY:SECRET@bucket/x: slow down"
+        raise RuntimeError(msg)  # the errors of stores have nothing in common
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Iceberg, "_read", away)
+        with pytest.raises(MasterError, match=r"cannot be read \(s3://bucket/x: slow down\)"):
+            ss.sync_master(tmp_path / "m", source=table)
+    assert ss.sync_master(tmp_path / "m", source=table).master.rows == 14
 
 
 # Places

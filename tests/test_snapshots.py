@@ -56,6 +56,22 @@ def test_a_pinned_snapshot_stays_and_is_opened_by_its_id(tmp_path):
     assert prices(ss.open_master(tmp_path)) == {2}
 
 
+def test_a_pinned_snapshot_of_another_version_stays(tmp_path):
+    """Whoever pinned it can read it, if we cannot."""
+    old = built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "4")
+    manifest = tmp_path / old.manifest.name("manifest")
+    kept = manifest.read_text()
+    manifest.write_text(kept.replace('"semistream_master": 1', '"semistream_master": 99'))
+    new = built(tmp_path, 2)
+    assert there(tmp_path) == [new.manifest.files]
+    manifest.write_text(kept)
+    assert prices(ss.open_master(tmp_path, snapshot=old.manifest.files)) == {1}
+    manifest.write_text("damaged")
+    remove_unneeded(tmp_path, keep=0.0, now=time.time() + 1)  # it is pinned no more
+    assert not [file.name for file in tmp_path.iterdir() if file.stem == old.manifest.files]
+
+
 @pytest.mark.parametrize("name", ["", "abc", "0" * 32, f"{'0' * 32}-{'0' * 8}"])
 def test_a_snapshot_that_is_not_there_is_told_with_those_that_are(name, tmp_path):
     master = built(tmp_path, 1)

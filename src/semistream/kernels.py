@@ -11,8 +11,12 @@ import numpy as np
 from numba import njit
 
 __all__ = [
+    "ABSENT",
     "ANSWERED",
+    "COUNTS",
+    "FOREVER",
     "GONE",
+    "OLD",
     "WAITING",
     "bloom_add",
     "bloom_test",
@@ -20,9 +24,11 @@ __all__ = [
     "chain_values",
     "compact",
     "count_waiting",
+    "find_values",
     "first_waiting",
     "hash_bytes",
     "hash_words",
+    "mark_fresh",
     "match_page",
     "probe_values",
     "sketch_add",
@@ -33,6 +39,13 @@ __all__ = [
 WAITING = np.uint8(0)  # not answered yet
 ANSWERED = np.uint8(1)  # answered, and held until its chunk leaves (MESHJOIN)
 GONE = np.uint8(2)  # answered, its room is free
+
+# What is to be said of a row of a database that was fetched a while ago.
+OLD = np.uint8(0)  # it counts no more
+COUNTS = np.uint8(1)
+ABSENT = np.uint8(2)  # that there is none counts
+FOREVER = 1 << 62
+"""Microseconds: the life of what never grows old."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -252,6 +265,58 @@ def probe_values(probes, codes, heads, chain, hits, cursor, once, rows, position
                 break
         row, position = row + 1, -1
     return found, row, position
+
+
+@njit(cache=True)
+def find_values(probes, codes, heads, chain, out):
+    """Give the first row of each code in an index made by `chain_values`, −1 where none is."""
+    mask = len(heads) - 1
+    for i in range(len(probes)):
+        position = heads[_slot(probes[i], mask)]
+        while position >= 0 and codes[position] != probes[i]:
+            position = chain[position]
+        out[i] = position
+
+
+@njit(cache=True)
+def mark_fresh(born, codes, changed, last, now, lives, marks):
+    """Tell which rows of a database still count; in one pass, for hot sets are large.
+
+    Parameters
+    ----------
+    born
+        When each row was asked for; negative where there is none.
+    codes
+        Their codes.
+    changed, last
+        When the codes with these low bits changed last, and when any may have.
+    now, lives
+        The time; how long a row counts, and that there is none.
+    marks
+        Where `COUNTS`, `ABSENT` or `OLD` is written for each.
+
+    Returns
+    -------
+    tuple
+        When the first that counts ends, how many rows count, and how many absent keys. What has
+        but a sixteenth of its life left counts no more: so it takes a while until the next ends.
+    """
+    mask = len(changed) - 1
+    end, rows, absent = FOREVER, 0, 0
+    for i in range(len(born)):
+        asked = abs(born[i])
+        life = lives[1] if born[i] < 0 else lives[0]
+        marks[i] = OLD
+        if asked + life - life // 16 <= now or asked <= max(last, changed[codes[i] & mask]):
+            continue
+        end = min(end, asked + life)
+        if born[i] < 0:
+            marks[i] = ABSENT
+            absent += 1
+        else:
+            marks[i] = COUNTS
+            rows += 1
+    return end, rows, absent
 
 
 @njit(cache=True)

@@ -52,7 +52,7 @@ class KeyLists(Algorithm):
         master = task.spec.master
         widest = master.statistics.widest_row
         fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // cls.fetch_part, _LARGEST_FETCH))
-        parts = {"output": task.output_bytes, "fetch": fetch}
+        parts = {"output": task.output_bytes, "fetch": fetch, **cls.beside(task)}
         rest = max(0, task.memory - sum(parts.values()) - 2 * task.least_window)
         parts["cache"] = task.cache_bytes(share("cache", cache) * rest)
         cost = task.cost
@@ -68,6 +68,11 @@ class KeyLists(Algorithm):
             "piece_bytes": max(1, fetch * 3 // 4 // _COPIES),
         }
         return task.split(cls.name, parts, settings)
+
+    @classmethod
+    def beside(cls, task: Task) -> dict[str, int]:  # noqa: ARG003 - what others need
+        """Give the bytes of what else there is, by component."""
+        return {}
 
     @classmethod
     def operator(

@@ -28,6 +28,11 @@ class SharedKeyLists(KeyLists):
         exact = task.spec.master.keys.exact
         return super().plan(task, cache=_NOTHING if exact else _ABSENT)
 
+    @classmethod
+    def beside(cls, task: Task) -> dict[str, int]:
+        """Each task has to know by itself which of the host's rows are fresh."""
+        return {} if task.host is None else {"freshness": task.host.freshness}
+
     @property
     def _host(self) -> HostRows:
         return self.engine.fresh  # type: ignore[return-value] # see `KeyedEngine`
@@ -49,4 +54,5 @@ class SharedKeyLists(KeyLists):
 
     def memory_used(self) -> dict[str, int]:
         """Give the bytes of what this join holds, and of all that the host holds."""
-        return super().memory_used() | self._host.memory_used
+        held = super().memory_used() | {"freshness": self._host.freshness}
+        return held | self._host.memory_used

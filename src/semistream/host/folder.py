@@ -123,6 +123,21 @@ class Handle:
     __del__ = close
 
 
+class Folder(Handle):
+    """The open folder of a state; its time tells when it was last in use."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Unlock and close; a join may have lived for days since it opened this."""
+        if self.number >= 0:
+            os.utime(self.number)
+        super().close()
+
+    __del__ = close
+
+
 def reserve(file: Handle, path: Path, size: int) -> None:
     """Give a state's file its bytes, if need be at the cost of states that no one uses now."""
     if not file.reserve(size):
@@ -149,15 +164,13 @@ def own_folder(folder: Path) -> Path:
     return folder
 
 
-def open_folder(root: Path, name: str) -> tuple[Path, Handle]:
+def open_folder(root: Path, name: str) -> tuple[Path, Folder]:
     """Open the folder of one state, made where there is none; it is not swept while it is open."""
     folder = own_folder(root) / name
     for _ in range(_TRIES):
         if not folder.exists():
             sweep_folder(root)
-        handle = Handle(
-            own_folder(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        )
+        handle = Folder(own_folder(folder))
         if handle.wait_for_lock() and _is_still(folder, handle):
             os.utime(handle.number)
             return folder, handle

@@ -228,6 +228,7 @@ class _Writer:
         for i, column in enumerate(columns):
             pieces.append(take(column, pa.array(c.position[c.block == i])))
         array = concat(pieces)
+        pieces.clear()  # else they were a third copy beside the message
         batch = pa.RecordBatch.from_arrays([array], schema=pa.schema([("", array.type)]))
         return {"message": self._put(batch.serialize())[1]}
 

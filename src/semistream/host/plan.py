@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from semistream.host.sizes import BORN, HostSizes
+from semistream.host.sizes import BESIDE, BORN, HostSizes, least_row
 from semistream.host.state import HostState
 from semistream.host.warm import Warm
 from semistream.output import gathered_schema
@@ -38,6 +38,11 @@ class Host:
         sizes = HostSizes.of(size, schema, master.most_rows, master.row_bytes)
         once = master.keys.exact and spec.how in {"semi", "anti"}
         return None if sizes is None else cls(Path(shared.root), Warm(master, schema, once), sizes)
+
+    @property
+    def freshness(self) -> int:
+        """The most bytes that a join needs to tell which of a database's rows count: one a row."""
+        return self.sizes.slot // (least_row(self.warm.schema) + BESIDE)
 
     def open(self) -> HostState:
         """Open the state, made where there is none."""

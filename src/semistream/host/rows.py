@@ -10,6 +10,7 @@ import pyarrow as pa
 from semistream.allocation import take_rows
 from semistream.fresh import MICROSECONDS, Absent
 from semistream.host.sizes import BESIDE, BORN
+from semistream.kernels import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
 from semistream.plain import row_bytes
 
 if TYPE_CHECKING:
@@ -23,24 +24,35 @@ if TYPE_CHECKING:
 
     Codes = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
+    Marks = npt.NDArray[np.uint8]
 
 __all__ = ["HostRows", "View"]
-
-_FOREVER = 1 << 62
 
 
 class View:
     """A hot set without the rows that do not count now, and without the keys that are absent.
 
     It has what `semistream.cache.Held` asks for.
+
+    Parameters
+    ----------
+    generation
+        The hot set.
+    marks
+        What is to be said of each of its rows, see `semistream.kernels.mark_fresh`.
+    rows, absent
+        How many rows count, and how many keys are absent.
     """
 
-    def __init__(self, generation: Generation, alive: Flags) -> None:
-        born = generation.batch.column(BORN).to_numpy()
-        self._generation, self._absent = generation, alive & (born < 0)
-        self._rows = alive & (born >= 0)
-        self._all, self._any_absent = bool(self._rows.all()), bool(self._absent.any())
+    def __init__(self, generation: Generation, marks: Marks, rows: int, absent: int) -> None:
+        self._generation, self._marks = generation, marks
+        self._all, self._any_absent = rows == len(marks), absent > 0
         self.batch, self.widest = generation.batch, generation.widest
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the join has by itself: all but the hot set."""
+        return self._marks.nbytes
 
     def __len__(self) -> int:
         return len(self._generation)
@@ -57,7 +69,7 @@ class View:
         """Look codes up; those of rows that do not count are not found."""
         found, *after = self._generation.probe(codes, cursor, once, rows, positions, hit)
         if not self._all:
-            counts = self._rows[positions[:found]]
+            counts = self._marks[positions[:found]] == COUNTS
             hit[rows[:found][~counts]] = False
             kept = int(np.count_nonzero(counts))
             rows[:kept], positions[:kept] = rows[:found][counts], positions[:found][counts]
@@ -69,8 +81,13 @@ class View:
         if not self._any_absent:
             return np.zeros(len(codes), dtype=np.bool_)
         first = self._generation.find(codes)
-        lacking: Flags = (first >= 0) & self._absent[first]
+        lacking: Flags = (first >= 0) & (self._marks[first] == ABSENT)
         return lacking
+
+
+def _life(ttl: float | None) -> int:
+    """Give in microseconds how long an answer holds."""
+    return FOREVER if ttl is None else int(ttl * MICROSECONDS)
 
 
 class HostRows:
@@ -89,8 +106,8 @@ class HostRows:
 
     Notes
     -----
-    A row counts for ``ttl`` after it was asked for, and only if this process has heard of no change
-    of it since then.
+    A row counts for ``ttl`` after it was asked for, up to a sixteenth less for many to end at once,
+    and only if this process has heard of no change of it since then.
     """
 
     evicted = 0
@@ -101,10 +118,7 @@ class HostRows:
         self._state, self._schema = host.open(), host.warm.schema
         self._state.alive = self._alive
         self._changes, self._clock = master.changes, clock
-        self._lives = [
-            _FOREVER if ttl is None else int(ttl * MICROSECONDS)
-            for ttl in (master.ttl, master.absent_ttl)
-        ]
+        self._lives = _life(master.ttl), _life(master.absent_ttl)
         self._row = host.warm.row_bytes + BESIDE
         self._exact = master.keys.exact
         self._own = Absent(capacity, self._lives[1])
@@ -115,8 +129,13 @@ class HostRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of this join alone."""
+        """Bytes of absent keys that this join has alone."""
         return self._own.nbytes
+
+    @property
+    def freshness(self) -> int:
+        """Bytes by which this join knows what of the hot set counts."""
+        return 0 if self._view is None else self._view.nbytes
 
     @property
     def memory_used(self) -> dict[str, int]:
@@ -145,23 +164,21 @@ class HostRows:
             return None
         mark = generation.number, self._changes.stamps.version
         if self._view is None or self._mark != mark or self.now() >= self._until:
-            alive = self._alive(generation.batch)
-            self._view, self._mark = View(generation, alive), mark
-            self._until = self._next_end(generation, alive)
+            self._view = None  # so that there are never two
+            marks, (self._until, *counts) = self._marked(generation.batch)
+            self._view, self._mark = View(generation, marks, *counts), mark
         return self._view
 
-    def _alive(self, batch: pa.RecordBatch) -> Flags:
-        born = batch.column(batch.num_columns - 1).to_numpy()
-        asked = np.abs(born)
-        young = self.now() - asked < np.where(born < 0, self._lives[1], self._lives[0])
-        alive: Flags = young & (asked > self._changes.stamps.of(batch.column(0).to_numpy()))
-        return alive
+    def _marked(self, batch: pa.RecordBatch) -> tuple[Marks, tuple[int, int, int]]:
+        """Tell what of a hot set counts, until when, and how many rows and absent keys do."""
+        codes, born = (batch.column(name).to_numpy() for name in (0, BORN))
+        marks, stamps = np.empty(len(codes), dtype=np.uint8), self._changes.stamps
+        changed = stamps.when, stamps.last
+        return marks, mark_fresh(born, codes, *changed, self.now(), self._lives, marks)
 
-    def _next_end(self, generation: Generation, alive: Flags) -> int:
-        """Give when the next row stops to count."""
-        born = generation.batch.column(BORN).to_numpy()[alive]
-        ends = np.abs(born) + np.where(born < 0, self._lives[1], self._lives[0])
-        return int(ends.min(initial=_FOREVER))
+    def _alive(self, batch: pa.RecordBatch) -> Flags:
+        alive: Flags = self._marked(batch)[0] != OLD
+        return alive
 
     def probed(self) -> None:
         """Let others overwrite the hot set."""

@@ -22,7 +22,7 @@ import xxhash
 
 from semistream.host.folder import Handle, boot
 from semistream.host.sizes import HEADER
-from semistream.kernels import probe_values
+from semistream.kernels import find_values, probe_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,12 +149,8 @@ class Generation:
 
     def find(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Give the first row of each code, −1 where there is none; nothing is counted."""
-        rows, positions = (np.empty(len(codes), dtype=np.int64) for _ in range(2))
-        index = (self.codes, self._heads, self._chain, np.empty(self._rows, dtype=np.uint32))
-        hit = np.zeros(len(codes), dtype=np.bool_)
-        found = probe_values(codes, *index, (0, -1), True, rows, positions, hit)[0]
-        first = np.full(len(codes), -1, dtype=np.int64)
-        first[rows[:found]] = positions[:found]
+        first = np.empty(len(codes), dtype=np.int64)
+        find_values(codes, self.codes, self._heads, self._chain, first)
         return first
 
     def leave(self) -> None:

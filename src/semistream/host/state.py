@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HostState"]
 
+log = logging.getLogger(__name__)
+
 _PERIOD = 10  # times as many stream rows as there is room for: then counts are halved
 _LEAST_PERIOD = 1024
 
@@ -46,6 +50,7 @@ class HostState:
     """
 
     def __init__(self, root: Path, warm: Warm, sizes: HostSizes) -> None:
+        self._root = root
         self._schema, self._snapshot, self._sizes = warm.schema, warm.snapshot, sizes
         folder, self._folder = open_folder(root, warm.name(sizes))
         self._common = Common(folder / "common", sizes)
@@ -219,7 +224,9 @@ class HostState:
         chosen = choose_rows(sources, hits, room, self._row, self._still(now, sources))
         if self._finish(slot, sources, chosen):
             self._common.threshold = max(1.0, min(chosen.lost, 254.0))
-            self._common.clear()
+        elif len(chosen.block):
+            _warn_of_no_room(self._root)
+        self._common.clear()  # in any case: else whoever comes chooses anew, chunk after chunk
 
     def _still(self, now: Generation | None, sources: list[pa.RecordBatch]) -> Flags | None:
         """Tell which rows of the present hot set count, and have not come anew."""
@@ -240,3 +247,13 @@ class HostState:
 
 def _number(slot: Slot) -> int:
     return slot.number
+
+
+@cache  # once in a process is enough: it will be so again
+def _warn_of_no_room(root: Path) -> None:
+    log.warning(
+        "%s: no room on this file system for a newer hot set, so what is warm stays as it is. Give "
+        "it more (a container's /dev/shm: --shm-size), name another folder in SEMISTREAM_HOST_DIR "
+        "or HostShare(root=…), or take less memory",
+        root,
+    )

@@ -92,7 +92,9 @@ def remove_unneeded(folder: Path, keep: float | None = None, now: float | None =
             _remove_notes(folder, queries, now - keep)
             wanted = {current.files, *(pinned.pin.files for pinned in all_pins(folder))}
             there = [m for m in whole_snapshots(folder, current) if m.files in wanted]
-            remove_others(folder, _names(folder, there))
+            # Also where a manifest cannot be read here: queries of another version may read it.
+            files = [path.name for path in folder.iterdir() if path.stem in wanted]
+            remove_others(folder, [*files, *_names(folder, there)])
     except Exception as error:  # what was published is no failure for it
         log.warning(
             "%s: what no query needs cannot be removed (%s); the next build tries again. If pins "

@@ -25,7 +25,7 @@ from semistream.master.parts import Part, Staging, join_parts, write_part
 from semistream.master.source import Rows
 from semistream.master.store import open_master
 from semistream.master.target import Target, sizes
-from semistream.spark.types import arrow_schema
+from semistream.spark.types import arrow_schema, check_collations
 
 if TYPE_CHECKING:
     import os
@@ -71,6 +71,7 @@ def build_from_dataframe(
         )
         raise OptionError(msg)
     target = Target.of(_folder(path), arrow_schema(df.schema), key, size)
+    check_collations(df.schema, target.keys.names)
     with target.building():
         _run(df, Staging(staging_folder(target.folder), target, room, filter), progress)
     return open_master(target.folder)

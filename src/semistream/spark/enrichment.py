@@ -23,7 +23,7 @@ from semistream.spark.probe import probe
 from semistream.spark.route import routed
 from semistream.spark.settle import marks_of
 from semistream.spark.transfer import by_keys, by_rows
-from semistream.spark.types import arrow_schema
+from semistream.spark.types import arrow_schema, check_collations
 from semistream.spark.watch import reports_of
 from semistream.spark.worker import opened
 from semistream.spec import resolve_how
@@ -80,6 +80,7 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     if job.is_versioned and not df.isStreaming:  # also where nothing could be held
         job = replace(job, files=table.manifest.files)
     job = job.resolved(table, wish.on, wish.select)
+    check_collations(df.schema, job.on)
     _check_names(df, job)
     if warning := cluster.memory_warning(spark, job.memory, job.tasks):
         warnings.warn(warning, stacklevel=3)

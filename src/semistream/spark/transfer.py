@@ -67,10 +67,13 @@ def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
 
 
 def _columns(job: Job, master: pa.Schema) -> StructType:
-    """Give the master's columns that come out, as Spark has them."""
+    """Give the master's columns that come out, as Spark has them.
+
+    All may be null: a snapshot that comes while the query runs may have nulls where this one must
+    not, and Spark does not look for them where none were said to be.
+    """
     fields = [master.field(name) for name in job.select]
-    left = job.how == "left"
-    return StructType([spark_field(f, job.prefix + f.name, left or f.nullable) for f in fields])
+    return StructType([spark_field(f, job.prefix + f.name, nullable=True) for f in fields])
 
 
 def scalar(

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from semistream.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql.types import DataType
 
-__all__ = ["arrow_schema", "quoted", "spark_field", "transferred"]
+__all__ = ["arrow_schema", "check_collations", "quoted", "spark_field", "transferred"]
 
 # Types that Spark lacks, and what holds all their values.
 _WIDER = {
@@ -52,6 +54,28 @@ def _arrow_field(field: StructField) -> pa.Field:
         )
         raise SchemaError(msg) from error
     return pa.field(field.name, kind, field.nullable)
+
+
+def check_collations(schema: StructType, keys: Iterable[str]) -> None:
+    """Refuse key columns whose texts Spark does not compare byte by byte, as joins do here.
+
+    Examples
+    --------
+    >>> check_collations(StructType([StructField("sku", StringType("UTF8_LCASE"))]), ["sku"])
+    Traceback (most recent call last):
+    semistream.errors.SchemaError: the key column 'sku' has the collation UTF8_LCASE, by which texts
+    that differ may be equal; ...
+    """
+    for name in keys:
+        kind = schema[name].dataType
+        if isinstance(kind, StringType) and not kind.isUTF8BinaryCollation():
+            msg = (
+                f"the key column {name!r} has the collation {kind.collation}, by which texts that "
+                "differ may be equal; here keys are equal if their bytes are. Make it plain text "
+                f"first: .withColumn({name!r}, F.collate({name!r}, 'UTF8_BINARY')), and if case "
+                "is not to matter, F.lower(…) in the stream and in the master"
+            )
+            raise SchemaError(msg)
 
 
 def spark_field(field: pa.Field, name: str, nullable: bool) -> StructField:

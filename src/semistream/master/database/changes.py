@@ -38,8 +38,10 @@ class Stamps:
     """
 
     def __init__(self) -> None:
-        self._when = np.full(_SLOTS, -1, dtype=np.int64)
-        self._all = -1
+        self.when = np.full(_SLOTS, -1, dtype=np.int64)
+        """By the low bits of their code."""
+        self.last = -1
+        """When any of them may have."""
         self._seen = 0
         self.version = 0
         """Grows with each change."""
@@ -50,15 +52,10 @@ class Stamps:
         if end != self._seen:
             codes, self._seen = changes.since(self._seen), end
             if codes is None:
-                self._all = now
+                self.last = now
             else:
-                self._when[codes & (_SLOTS - 1)] = now
+                self.when[codes & (_SLOTS - 1)] = now
             self.version += 1
-
-    def of(self, codes: Codes) -> Codes:
-        """Give when each code has changed at the latest."""
-        latest: Codes = np.maximum(self._when[codes & (_SLOTS - 1)], self._all)
-        return latest
 
 
 class Changes:

@@ -83,8 +83,9 @@ class Delta(LakeTable):
             for batch in pa.RecordBatchReader.from_stream(self.table.scan(columns=names)):
                 yield conformed(batch, schema)
         except DeltaError as error:
+            reason = without_secrets(str(error))
             msg = (
-                f"{_plain(self.table.table_uri)}: deltalake does not read this table ({error}); "
+                f"{_plain(self.table.table_uri)}: deltalake does not read this table ({reason}); "
                 "let Spark read it: build_master(spark.read.format('delta').load(…), …)"
             )
             raise OptionError(msg) from error
@@ -105,7 +106,7 @@ class Delta(LakeTable):
     def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
         """Give the change data feed, where it is on, the files that came and went, all rows."""
         start, mapped = since["version"], since.get("mapped") or _is_mapped(self.table)
-        if not mapped and self.table.metadata().configuration.get(_FEED) == "true":
+        if not mapped and _has_feed(self.table):
             yield Feed("change data feed", Scope.ROWS, lambda: self._change_feed(start + 1))
         if not mapped:  # else a column may have the name that another had before
             yield Feed("files", Scope.ROWS, lambda: self._files(start, memory))
@@ -131,6 +132,16 @@ class Delta(LakeTable):
 
 def _fragments(table: DeltaTable) -> dict[str, pyarrow.dataset.ParquetFileFragment]:
     return {file.path: file for file in _dataset(table).get_fragments()}
+
+
+def _has_feed(table: DeltaTable) -> bool:
+    """Tell whether changes are told row by row, and rightly.
+
+    Where a file goes that has a deletion vector, deltalake 1.6.6 tells of the rows that the vector
+    took before, not of those that go now.
+    """
+    vectors = "deletionVectors" in (table.protocol().reader_features or ())
+    return not vectors and table.metadata().configuration.get(_FEED) == "true"
 
 
 def _is_mapped(table: DeltaTable) -> bool:

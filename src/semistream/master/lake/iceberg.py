@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import (
     _read_all_delete_files,
     schema_to_pyarrow,
 )
-from pyiceberg.table import DataScan, FileScanTask, StaticTable, Table
+from pyiceberg.table import FileScanTask, StaticTable, Table
 
 from semistream.errors import OptionError
 from semistream.master.lake.place import named, without_secrets
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
+    from pyiceberg.schema import Schema
 
 __all__ = ["SCHEME", "Iceberg"]
 
@@ -43,10 +44,17 @@ class Iceberg(LakeTable):
     """An Iceberg table at a snapshot."""
 
     kind: ClassVar[str] = "iceberg"
+    errors: ClassVar[tuple[type[Exception], ...]] = (Exception,)
+    """Stores are read by libraries of their vendors, each with errors of its own."""
     table: Table
     version: int | None
     """The id of the snapshot; None for a table that never had rows."""
     columns: tuple[str, ...] | None
+    chosen: bool = False
+    """Whether this snapshot was asked for: then its columns are those of its time.
+
+    Else they are those of now: a column that is renamed makes no snapshot.
+    """
 
     @classmethod
     def open(
@@ -61,26 +69,22 @@ class Iceberg(LakeTable):
             known = ", ".join(str(s.snapshot_id) for s in table.snapshots()[-3:]) or "none"
             msg = f"{table.location()}: no snapshot has the id version={version}; the last: {known}"
             raise OptionError(msg)
-        return cls(table, version, columns)
+        return cls(table, version, columns, chosen=True)
 
-    @property
-    def _data(self) -> DataScan:
-        return self._data_at(self.version)
-
-    def _data_at(self, version: int | None) -> DataScan:
-        return self.table.scan(snapshot_id=version, selected_fields=self.columns or ("*",))
+    def _projection(self, *names: str) -> Schema:
+        at = self.version if self.chosen else None
+        return self.table.scan(snapshot_id=at, selected_fields=names or ("*",)).projection()
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that are read."""
-        every = self.table.scan(snapshot_id=self.version).projection()
-        known = schema_to_pyarrow(every, include_field_ids=False)
+        known = schema_to_pyarrow(self._projection(), include_field_ids=False)
         # 64-bit offsets are for columns of more than 2 GB, which no page is.
         return projected(_pyarrow_schema_ensure_small_types(known), self.columns)
 
     @property
     def _fields(self) -> dict[str, int]:
-        known = self._data.projection()
+        known = self._projection(*self.columns or ())
         return {str(known.find_column_name(number)): number for number in sorted(known.field_ids)}
 
     @property
@@ -112,12 +116,13 @@ class Iceberg(LakeTable):
         if version is None:
             return []
         try:
-            return list(self._data_at(version).plan_files())
+            return list(self.table.scan(snapshot_id=version).plan_files())
         except (NotImplementedError, ValueError) as error:
+            reason = without_secrets(str(error))
             msg = (
-                f"{self.table.location()}: pyiceberg does not read this table ({error}); let Spark "
-                "read it: build_master(spark.read.format('iceberg').load(…), …), or rewrite its "
-                "data files first"
+                f"{self.table.location()}: pyiceberg does not read this table ({reason}); let "
+                "Spark read it: build_master(spark.read.format('iceberg').load(…), …), or rewrite "
+                "its data files first"
             )
             raise OptionError(msg) from error
 
@@ -126,8 +131,8 @@ class Iceberg(LakeTable):
         return self._read(self._tasks(self.version))
 
     def _read(self, tasks: Iterable[FileScanTask]) -> Iterator[pa.RecordBatch]:
-        schema, data = self.schema, self._data
-        reader = _Scan(self.table.metadata, self.table.io, data.projection(), AlwaysTrue())
+        schema, known = self.schema, self._projection(*self.columns or ())
+        reader = _Scan(self.table.metadata, self.table.io, known, AlwaysTrue())
         for task in tasks:
             for batch in reader.stream(task):
                 yield conformed(batch, schema)

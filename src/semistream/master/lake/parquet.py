@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["ParquetFiles", "scan"]
 
 _BATCH_BYTES = 8 << 20
-_READ_BYTES = 1 << 16
 _MOST_ROWS = 1 << 16
+# What Spark has. Arrow would take nanoseconds, which begin in 1677 and end in 2262: 9999-12-31, the
+# end of many a dimension, would become a day in 1816 without a word.
+_INT96 = {"coerce_int96_timestamp_unit": "us"}
+_OPTIONS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 16, **_INT96}
+_SINK_LOG = "_spark_metadata"
 
 
 @dataclass(frozen=True)
@@ -40,19 +44,11 @@ class ParquetFiles(LakeTable):
     def open(cls, source: str, columns: tuple[str, ...] | None) -> ParquetFiles:
         """Find the files."""
         system, path = located(source)
-        found = system.get_file_info(path).type
-        if found is pyarrow.fs.FileType.NotFound:
-            msg = (
-                f"{named(source)} does not exist; give a Parquet file or a folder of them, a "
-                "Delta or an Iceberg table"
-            )
-            raise OptionError(msg)
         # Of a file alone, folders named like hive partitions above it are not columns.
-        hive = "hive" if found is pyarrow.fs.FileType.Directory else None
+        hive = "hive" if _is_folder(source, system, path) else None
+        kind = pyarrow.dataset.ParquetFileFormat(**_INT96)
         try:
-            files = pyarrow.dataset.dataset(
-                path, filesystem=system, format="parquet", partitioning=hive
-            )
+            files = pyarrow.dataset.dataset(path, filesystem=system, format=kind, partitioning=hive)
         except pa.ArrowInvalid as error:
             raise _unreadable(source, error) from error
         if not files.files:
@@ -63,8 +59,15 @@ class ParquetFiles(LakeTable):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are read."""
-        return projected(self.dataset.schema, self.columns)
+        """The columns that are read; what old writers stored as INT96 are instants."""
+        return projected(self._every, self.columns)
+
+    @cached_property
+    def _every(self) -> pa.Schema:
+        # The columns are those of the first file, as the dataset has found them.
+        instants = _int96_columns(next(self.dataset.get_fragments()))
+        fields = self.dataset.schema
+        return pa.schema([_instant_field(f) if f.name in instants else f for f in fields])
 
     @cached_property
     def files(self) -> dict[str, list[int]]:
@@ -103,8 +106,55 @@ class ParquetFiles(LakeTable):
         yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
 
 
+def _is_folder(source: str, system: pyarrow.fs.FileSystem, path: str) -> bool:
+    """Tell a folder from a file; refuse what is neither, and what has files that do not count."""
+    place, log = system.get_file_info([path, f"{path.rstrip('/')}/{_SINK_LOG}"])
+    if place.type is pyarrow.fs.FileType.NotFound:
+        msg = (
+            f"{named(source)} does not exist; give a Parquet file or a folder of them, a "
+            "Delta or an Iceberg table"
+        )
+        raise OptionError(msg)
+    if log.type is pyarrow.fs.FileType.Directory:
+        msg = (
+            f"{named(source)} was written by a stream of Spark: only its log, {_SINK_LOG}, tells "
+            "which files count, and a batch that was repeated has left others, with the same rows "
+            "again. Let Spark read it: build_master(spark.read.parquet(…), …), or let the stream "
+            "write a Delta table"
+        )
+        raise OptionError(msg)
+    return place.type is pyarrow.fs.FileType.Directory
+
+
+def _int96_columns(file: pyarrow.dataset.ParquetFileFragment) -> set[str]:
+    """Give the columns with timestamps as Spark, Hive and Impala wrote them for years."""
+    leaves = file.metadata.schema
+    found = [leaves.column(i) for i in range(len(leaves))]
+    paths = {leaf.path for leaf in found if leaf.physical_type == "INT96"}
+    return paths | {path.split(".")[0] for path in paths}
+
+
+def _instant(kind: pa.DataType) -> pa.DataType:
+    """Give a type with UTC in its timestamps: an INT96 is an instant, but does not say so."""
+    t = pa.types
+    if t.is_timestamp(kind):
+        return pa.timestamp(kind.unit, kind.tz or "UTC")
+    if t.is_list(kind):
+        return pa.list_(_instant_field(kind.value_field))
+    if t.is_struct(kind):
+        return pa.struct([_instant_field(field) for field in kind])
+    if t.is_map(kind):
+        return pa.map_(_instant_field(kind.key_field), _instant_field(kind.item_field))
+    return kind
+
+
+def _instant_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_instant(field.type))
+
+
 def _unreadable(source: str, error: Exception) -> OptionError:
-    return OptionError(f"{named(source)} is not readable as Parquet: {error}")
+    reason = without_secrets(str(error))
+    return OptionError(f"{named(source)} is not readable as Parquet: {reason}")
 
 
 def scan(
@@ -116,8 +166,7 @@ def scan(
         there = fragment.physical_schema.names
         names = None if set(there) <= set(schema.names) else [n for n in schema.names if n in there]
         rows = max(1, min(_fitting(fragment, memory), _MOST_ROWS))
-        options = {"pre_buffer": False, "buffer_size": _READ_BYTES}
-        with fragment.open() as source, pyarrow.parquet.ParquetFile(source, **options) as file:
+        with fragment.open() as source, pyarrow.parquet.ParquetFile(source, **_OPTIONS) as file:
             # One thread: each would keep memory of its own, and the build waits for the disk.
             for batch in file.iter_batches(rows, columns=names, use_threads=False):
                 yield conformed(batch, schema, folders)

@@ -171,14 +171,27 @@ class _Sync:
         since = self.parent.manifest.source
         if not table.is_newer(since):
             return _synced(self.parent, "", Tally(), 0)
-        _check_schema(self.parent.schema, table)
+        sync = self._with_columns_of(table)
         *ways, last = table.feeds(since, self.memory // 16)
         for feed in ways:
             try:
-                return self.apply(feed.told(table.errors), table.note)
+                return sync.apply(feed.told(table.errors), table.note)
             except (MisfitError, UnreadError) as error:  # compare more
                 log.info("%s: not by %s: %s", self.parent.path, feed.how, error)
-        return self.apply(last, table.note)
+        try:
+            return sync.apply(last.told(table.errors), table.note)
+        except UnreadError as error:  # also what a library raises is told in our words
+            msg = (
+                f"{named(table.note['uri'])} cannot be read ({error}); the master is as it was. "
+                "Try again: a file may be half written now, or a store away"
+            )
+            raise UnreadError(msg) from error
+
+    def _with_columns_of(self, table: LakeTable) -> _Sync:
+        """Check the columns; take over which of them may be null, for pages do not care."""
+        manifest = replace(self.parent.manifest, schema=_checked_schema(self.parent.schema, table))
+        parent = replace(self.parent, manifest=manifest)
+        return replace(self, parent=parent, target=_target(manifest, self.target.folder))
 
     def apply(self, feed: Feed, note: Mapping[str, Any]) -> Synced:
         """Write the snapshot that these changes make."""
@@ -238,7 +251,9 @@ def _synced(master: Master, how: str, tally: Tally, values: int) -> Synced:
     )
 
 
-def _check_schema(old: pa.Schema, table: LakeTable) -> None:
+def _checked_schema(old: pa.Schema, table: LakeTable) -> pa.Schema:
+    """Give the master's schema with nulls where the table allows them; refuse other types."""
+
     def columns(schema: pa.Schema) -> str:
         return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
@@ -247,9 +262,11 @@ def _check_schema(old: pa.Schema, table: LakeTable) -> None:
     except SchemaError as error:
         msg = f"the table has lost a column of the master: {error} Build the master again"
         raise SchemaError(msg) from error
-    if not new.equals(old):
+    if (new.names, new.types) != (old.names, old.types):
         msg = (
             f"the table's columns are not those of the master any more: it has {columns(new)}; the "
             f"master has {columns(old)}. Build the master again"
         )
         raise SchemaError(msg)
+    fields = [field.with_nullable(new.field(field.name).nullable) for field in old]
+    return pa.schema(fields, old.metadata)

@@ -1,0 +1,53 @@
+"""What Spark says of columns beside their types: how texts compare, whether they may be null."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+import semistream as ss
+from semistream.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark's own
+]
+
+COLLATED = "SELECT id, concat('Sku ', id) COLLATE UTF8_LCASE AS sku FROM range(0, 10, 1, 2)"
+
+
+@pytest.mark.parametrize("transfer", ["keys", "rows"])
+def test_keys_that_spark_does_not_compare_by_bytes_are_refused(
+    spark: SparkSession, tmp_path, transfer
+) -> None:
+    collated = spark.sql(COLLATED)
+    refused = r"column 'sku' has the collation UTF8_LCASE.*F\.collate\('sku', 'UTF8_BINARY'\)"
+    with pytest.raises(SchemaError, match=refused):
+        ss.build_master(collated, tmp_path / "m", key="sku")
+    assert not (tmp_path / "m").exists()
+    plain = collated.withColumn("sku", F.collate("sku", "UTF8_BINARY"))  # as the message says
+    master = ss.build_master(plain, tmp_path / "m", key="sku")
+    with pytest.raises(SchemaError, match=refused):
+        ss.enrich(collated.select("sku"), master, on="sku", memory="16MB", transfer=transfer)
+    sales = plain.select(F.lower("sku").alias("sku")).union(plain.select("sku"))
+    found = ss.enrich(sales, master, on="sku", how="inner", memory="16MB", transfer=transfer)
+    assert sorted(map(tuple, found.collect())) == [(f"Sku {i}", i) for i in range(10)]
+
+
+@pytest.mark.parametrize("transfer", ["keys", "rows"])
+def test_columns_of_a_master_may_be_null_for_a_later_snapshot_may_have_nulls(
+    spark: SparkSession, tmp_path, transfer
+) -> None:
+    strict = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int32(), nullable=False)])
+    table = pa.table({"id": range(10), "n": range(10)}, schema=strict)
+    master = ss.build_master(table, tmp_path / "m", key="id")
+    stream = spark.range(0, 10, 1, 1)
+    found = ss.enrich(stream, master, on="id", how="inner", memory="16MB", transfer=transfer)
+    assert found.schema["n"].nullable
+    assert sorted(map(tuple, found.collect())) == [(i, i) for i in range(10)]
