@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from semistream.algorithms import AUTO
 from semistream.bench.sheet import Sheet
 from semistream.bench.summary import quantile
+from semistream.cost.predict import standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ def error(rate: Record, what: str = "predicted") -> float:
 def named(cell: Record, without: str = "", by: str = "planned") -> Named:
     """Compare the algorithm with the highest prediction with the one that was fastest."""
     rates = {name: rate for name, rate in cell["rates"].items() if name != without}
-    chosen = max(rates, key=lambda name: float(rates[name][by]))
+    chosen = max(rates, key=lambda name: standing(name, float(rates[name][by])))
     again = {name: rate for name, rate in cell.get("run_off", {}).items() if name in rates}
     seen = again if chosen in again else rates
     best = max(seen, key=lambda name: float(seen[name]["steady"]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.cost.planning.least import least_memory
 from semistream.cost.planning.question import is_mapped, is_whole
+from semistream.cost.predict import standing
 from semistream.errors import BudgetError
 from semistream.units import format_bytes
 
@@ -113,7 +114,7 @@ class Answer:
 
 
 def for_memory(question: Question, memory: int, say: Say) -> tuple[Answer, ...]:
-    """Say what every algorithm makes of a budget, the fastest first."""
+    """Say what every algorithm makes of a budget, the fastest first; see `standing`."""
     found = list(_each(question, say, lambda name: _with_memory(question, name, memory)))
     if all(answer.prediction is None for answer in found):
         least, name = min((answer.least or 0, answer.algorithm) for answer in found)
@@ -123,7 +124,8 @@ def for_memory(question: Question, memory: int, say: Say) -> tuple[Answer, ...]:
             "Smaller pages (page_bytes= of build_master) need less."
         )
         raise BudgetError(msg)
-    return tuple(sorted(found, key=lambda answer: (-answer.rate, answer.least or 0)))
+    found.sort(key=lambda answer: (-standing(answer.algorithm, answer.rate), answer.least or 0))
+    return tuple(found)
 
 
 def for_rate(question: Question, rate: float, say: Say) -> tuple[Answer, ...]:
