@@ -347,7 +347,7 @@ def _until(condition, seconds=30):
 @pytest.mark.parametrize(
     ("wish", "error", "told"),
     [
-        ({"transfer": "key"}, OptionError, "choose one of: auto, keys, rows"),
+        ({"transfer": "key"}, OptionError, "choose one of: auto, keys, none, rows"),
         ({"partition": "hash"}, OptionError, "choose one of: auto, key, none"),
         ({"how": "full"}, OptionError, "never ends"),
         ({"algorithm": "meshjion"}, OptionError, "Did you mean 'meshjoin'"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int32]
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["Blocks", "Column"]
+__all__ = ["Blocks", "Column", "layout"]
 
 _CODES = 1  # the number of the buffer that holds a page's codes: the code column has no nulls
 _TEXTS: dict[pa.DataType, type[np.integer[Any]]] = {
@@ -75,7 +75,7 @@ class Blocks:
         count: int,
         shared: npt.NDArray[np.uint8] | None = None,
     ) -> None:
-        self.columns, numbers = _layout(page, wanted)
+        self.columns, numbers = layout(page, wanted)
         self.value_lines = np.array([column.lines.start + 1 for column in self.columns], np.int64)
         """Of each column the line of ``offsets`` that has its values; validity is before it."""
         self._fixed = [column for column in self.columns if column.in_place]
@@ -97,12 +97,12 @@ class Blocks:
     @staticmethod
     def cost(page: pa.Schema, wanted: Iterable[str]) -> int:
         """Give the bytes that the directory takes for a page."""
-        return 8 + 4 * len(_layout(page, wanted)[1])
+        return 8 + 4 * len(layout(page, wanted)[1])
 
     @staticmethod
     def shared_bytes(page: pa.Schema, wanted: Iterable[str], count: int) -> int:
         """Give the bytes that do not depend on where pages lie."""
-        columns, numbers = _layout(page, wanted)
+        columns, numbers = layout(page, wanted)
         return 4 * len(numbers) * count + len(columns)
 
     @property
@@ -191,7 +191,7 @@ class Blocks:
         return [pa.py_buffer(ends), data]
 
 
-def _layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[int]]:
+def layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[int]]:
     """Give the columns, and the numbers of their buffers in a page's message."""
     counts = [_ipc_buffers(kind) for kind in page.types]
     ends = np.cumsum(counts).tolist()

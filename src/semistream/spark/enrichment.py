@@ -16,6 +16,8 @@ from semistream.master.lake.place import without_secrets
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
+from semistream.spark.jvm.description import known_bytes
+from semistream.spark.jvm.lookup import by_jvm, why_not
 from semistream.spark.live import for_workers
 from semistream.spark.pinned import attempt_of_driver, settled
 from semistream.spark.plan import Setting, choose_partition, choose_transfer
@@ -24,7 +26,7 @@ from semistream.spark.route import routed
 from semistream.spark.settle import marks_of
 from semistream.spark.transfer import by_keys, by_rows
 from semistream.spark.types import arrow_schema, check_collations
-from semistream.spark.watch import reports_of
+from semistream.spark.watch import looked_up_in_java, reports_of
 from semistream.spark.worker import opened
 from semistream.spec import resolve_how
 from semistream.units import parse_bytes
@@ -82,16 +84,20 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     job = job.resolved(table, wish.on, wish.select)
     check_collations(df.schema, job.on)
     _check_names(df, job)
-    if warning := cluster.memory_warning(spark, job.memory, job.tasks):
-        warnings.warn(warning, stacklevel=3)
     everywhere = job.tasks * cluster.executors(spark)
     hosts = probe(spark, job) if wish.check else None
-    setting = Setting(table, job.how, job.algorithm, everywhere, hosts)
+    no_java = why_not(spark, job, table)
+    setting = Setting(table, job.how, job.algorithm, everywhere, hosts, no_java)
     transfer = choose_transfer(wish.transfer, setting)
     partition = choose_partition(wish.partition, setting)
     log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
     if partition.value == "key":
         df = routed(df, job, everywhere)
+    if transfer.value == "none":
+        looked_up_in_java(df, job, known_bytes(table, job.select))
+        return by_jvm(df, job, table)
+    if warning := cluster.memory_warning(spark, job.memory, job.tasks):
+        warnings.warn(warning, stacklevel=3)
     if transfer.value == "rows":
         return by_rows(df, job, reports_of(df), table.schema)
     job.keys_only().check_budget(table)

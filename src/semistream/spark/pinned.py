@@ -99,10 +99,13 @@ def pinned(path: str, of: tuple[str, str] | None = None) -> Pin | None:
     return known[1]
 
 
-def snapshot_of(job: Job) -> str:
-    """Give the files of the snapshot that a task reads, empty for the current one."""
+def snapshot_of(job: Job, of: tuple[str, str] | None = None) -> str:
+    """Give the files of the snapshot that a task reads, empty for the current one.
+
+    ``of`` is as for `pinned`.
+    """
     if not job.files and job.is_versioned:
-        pin = pinned(job.path)
+        pin = pinned(job.path, of)
         return pin.files if pin else ""
     if job.holder:
         _allowed(job.path, lambda folder: pins.hold(folder, job.holder, job.files))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["PARTITION", "TRANSFER", "Choice", "Setting", "choose_partition", "choose_transfer"]
 
 PARTITION = ("auto", "key", "none")
-TRANSFER = ("auto", "keys", "rows")
+TRANSFER = ("auto", "none", "keys", "rows")
 _HELD = 0.98
 
 
@@ -42,6 +42,8 @@ class Setting:
     """Tasks that run at once in all executors."""
     hosts: Hosts | None
     """None where they were not looked at."""
+    no_java: str = ""
+    """Why Java cannot look rows up; nothing if it can."""
 
     @property
     def in_memory(self) -> bool:
@@ -64,19 +66,19 @@ class Setting:
 
 
 def choose_transfer(asked: str, setting: Setting) -> Choice:
-    """Choose what passes through Python: the keys alone, or whole rows."""
+    """Choose what passes through Python: nothing, the keys alone, or whole rows."""
     if asked not in TRANSFER:
         raise OptionError.unknown("transfer", asked, TRANSFER)
-    if asked == "rows":
-        return Choice("rows", "as asked")
-    refusal = _no_keys(setting)
-    if asked == "keys":
-        if refusal:
-            msg = f"transfer='keys' is not possible: {refusal}; take transfer='rows' or 'auto'"
+    refusals = {"none": setting.no_java, "keys": _no_keys(setting), "rows": ""}
+    if asked != "auto":
+        if refusals[asked]:
+            msg = f"transfer={asked!r} is not possible: {refusals[asked]}; take transfer='auto'"
             raise OptionError(msg)
-        return Choice("keys", "as asked")
-    if refusal:
-        return Choice("rows", refusal)
+        return Choice(asked, "as asked")
+    if setting.in_memory and not refusals["none"]:
+        return Choice("none", "one answer a row, and Java reads pages that lie in memory")
+    if refusals["keys"]:
+        return Choice("rows", refusals["keys"])
     if setting.live:
         return Choice("keys", "one answer a row; its other columns need not pass")
     if not setting.in_memory:

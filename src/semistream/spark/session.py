@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 QUIET = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOCAL = re.compile(r"local|spark://(127\.|localhost)")
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_MOVED = "" if pyspark.__version__.startswith("4.0.") else ".checkpointing"
+_CHECKPOINTS = f"{_STREAMING}{_MOVED}.FileSystemBasedCheckpointFileManager"
 DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -32,8 +36,13 @@ DEFAULTS = {
     # Of a heap of some GB Spark takes 64 MB at a time for the rows that wait for Python's answers.
     "spark.buffer.pageSize": "2m",
 }
-# Where workers have this process's Python and modules for certain.
-ON_THIS_HOST = {"spark.python.daemon.module": "semistream.spark.daemon"}
+ON_THIS_HOST = {
+    # Where workers have this process's Python and modules for certain.
+    "spark.python.daemon.module": "semistream.spark.daemon",
+    # On a local disk Hadoop's other way starts some twenty processes in every micro-batch, to learn
+    # of links and permissions: half of what a small micro-batch takes.
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+}
 
 
 def session(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from semistream.spark.job import Job
     from semistream.spark.worker import Channel
 
-__all__ = ["by_keys", "by_rows", "scalar"]
+__all__ = ["answered", "by_keys", "by_rows", "columns_of", "scalar"]
 
 _ANSWER = "__semistream"
 
@@ -36,7 +36,7 @@ def by_rows(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
 
     # The stream's own fields, with their metadata: a watermark is told from it. Numbers for names,
     # for Spark takes a dot in a name apart here.
-    columns, marks = _columns(job, master), [StructField(MARK, BooleanType())] if job.mark else []
+    columns, marks = columns_of(job, master), [StructField(MARK, BooleanType())] if job.mark else []
     fields = [*df.schema, *columns, *marks]
     numbered = [
         StructField(f"c{i}", f.dataType, f.nullable, f.metadata) for i, f in enumerate(fields)
@@ -51,22 +51,29 @@ def by_rows(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
 
 def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> DataFrame:
     """Send the keys alone; the stream's columns stay in the JVM."""
-    asking, columns = job.keys_only(), _columns(job, master)
+    asking, columns = job.keys_only(), columns_of(job, master)
 
-    def answered(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+    def answers(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         return answer_keys(asking, channel, batches)
 
-    kind = columns or BooleanType()
     asks = [df[quoted(name)] for name in job.on]
     if job.refuses and job.earlier:
         asks.append(~handled(job))
-    asked = df.withColumn(_ANSWER, scalar(answered, kind, asks))
+    return answered(df, job, columns, scalar(answers, columns or BooleanType(), asks))
+
+
+def answered(df: DataFrame, job: Job, columns: StructType, given: Column) -> DataFrame:
+    """Give the rows with what was answered to each: a struct of these columns, or null.
+
+    Where no columns are asked for, it is whether there is a match.
+    """
     answer = F.col(_ANSWER)
     matched = answer.isNotNull() if columns else answer
-    return settled(asked, job, Found(df.columns, matched, {f: answer[f.name] for f in columns}))
+    found = Found(df.columns, matched, {field: answer[field.name] for field in columns})
+    return settled(df.withColumn(_ANSWER, given), job, found)
 
 
-def _columns(job: Job, master: pa.Schema) -> StructType:
+def columns_of(job: Job, master: pa.Schema) -> StructType:
     """Give the master's columns that come out, as Spark has them.
 
     All may be null: a snapshot that comes while the query runs may have nulls where this one must

@@ -30,15 +30,24 @@ if TYPE_CHECKING:
         StreamingQueryProgress,
     )
 
+    from semistream.spark.job import Job
     from semistream.spark.reports import Report
     from semistream.spark.worker import Channel
 
-__all__ = ["BatchMetrics", "add_reader", "remove_reader", "reports_of", "tell_waited"]
+__all__ = [
+    "BatchMetrics",
+    "add_reader",
+    "looked_up_in_java",
+    "remove_reader",
+    "reports_of",
+    "tell_waited",
+]
 
 log = logging.getLogger(__name__)
 
 _CHANNELS: WeakKeyDictionary[SparkContext, Channel] = WeakKeyDictionary()
 _LISTENERS: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
+_IN_JAVA: dict[str, tuple[int, int]] = {}
 _WAITED: dict[tuple[str, int], dict[str, dict[str, int]]] = {}
 _HITS = ("cache_hits", "looked_up", "pinned_hits")
 
@@ -131,6 +140,12 @@ def reports_of(df: DataFrame) -> Channel:
     return channel
 
 
+def looked_up_in_java(df: DataFrame, job: Job, held: int) -> None:
+    """Have an enrichment told of whose look-ups are Java's, which holds so many bytes for it."""
+    if reports_of(df) is not None:
+        _IN_JAVA[job.name] = held, job.memory
+
+
 def _listener(spark: SparkSession, channel: Channel) -> _Listener:
     if spark not in _LISTENERS:
         _LISTENERS[spark] = _Listener(channel)
@@ -180,7 +195,10 @@ class _Listener(StreamingQueryListener):
         query, batch, observed = str(progress.id), progress.batchId, progress.observedMetrics
         seconds = progress.durationMs.get("triggerExecution", 0) / 1000
         waited = _WAITED.pop((query, batch), {})
-        for metrics in self._taken(query, batch, seconds):
+        for metrics in (
+            *self._taken(query, batch, seconds),
+            *_of_java(query, batch, seconds, observed),
+        ):
             told = observed.get(f"semistream.{metrics.name}")
             if observed and told is None:
                 continue  # of a run before, in which this batch failed; or of rows that have waited
@@ -204,6 +222,27 @@ class _Listener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         pass
+
+
+def _of_java(
+    query: str, batch: int, seconds: float, observed: Mapping[str, Any]
+) -> Iterator[BatchMetrics]:
+    """Give what enrichments did whose look-ups are Java's: Spark has counted it."""
+    for name, (held, budget) in list(_IN_JAVA.items()):
+        if (told := observed.get(f"semistream.{name}")) is None:
+            continue
+        counters = Metrics(
+            rows_in=told.rows,
+            rows_out=told.matched,
+            answered=told.rows,
+            unmatchable=told.null_keys,
+            null_keys=told.null_keys,
+            filtered=told.null_keys,
+            looked_up=told.matched + told.absent,
+            absent=told.absent,
+        )
+        memory = {"host pages known": held}
+        yield BatchMetrics(query, batch, name, seconds, counters.as_dict(), memory, budget)
 
 
 def _prometheus(port: int, address: str) -> Callable[[BatchMetrics], None]:

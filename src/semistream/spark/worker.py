@@ -41,18 +41,21 @@ if TYPE_CHECKING:
 
     Channel = Accumulator[dict[Key, Report]] | None
 
-__all__ = ["answer_keys", "join_rows", "opened"]
+__all__ = ["answer_keys", "checked", "join_rows", "opened"]
 
 _REMEMBERED: set[tuple[str, str, str]] = set()
 _OPENED: dict[tuple[str, str], dict[object, Master]] = {}
 _OPEN = 2  # snapshots of a master: a task of the batch before may still be running
 
 
-def opened(job: Job) -> Master:
-    """Give the master as this task's micro-batch sees it; its shape must be the job's."""
+def opened(job: Job, of: tuple[str, str] | None = None) -> Master:
+    """Give the master as a micro-batch sees it; its shape must be the job's.
+
+    The micro-batch is this task's, or that of a query and a number.
+    """
     if job.database is not None:
         return in_database(job.database)
-    files = snapshot_of(job)
+    files = snapshot_of(job, of)
     path = local_copy(job.path, job.copies, files) if job.copies else job.path
     known = _OPENED.setdefault((job.path, job.read), {})
     stamp = files or _stamp(path)
@@ -97,7 +100,7 @@ def join_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Join whole rows: what ``mapInArrow`` runs."""
     if job.single:
-        _check_unique(job)
+        _check_unique(job, opened(job))
     with _running(job, channel) as (join, note):
         finish = _for_spark(join.schema, len(job.stream))
         refusal = Refusal(job)
@@ -111,7 +114,7 @@ def answer_keys(
     job: Job, channel: Channel, batches: Iterable[tuple[pa.Array, ...]]
 ) -> Iterator[pa.Array]:
     """Give for each row a struct of the master's columns, or whether there is a match."""
-    _check_unique(job)
+    _check_unique(job, opened(job))
     with _running(job, channel) as (join, note):
         answers = Answers(join, job.stream, job.room_for_answers // 2, job.shown)
         refusal = Refusal(job)
@@ -122,17 +125,25 @@ def answer_keys(
         yield from refusal.answers(answers.finish())
 
 
-def _check_unique(job: Job) -> None:
+def checked(job: Job, of: tuple[str, str] | None) -> Master:
+    """Give the master as a micro-batch of a query sees it, for one answer a row."""
+    master = opened(job, of)
+    _check_unique(job, master)
+    _remember(job, master, of[0] if of else "")
+    return master
+
+
+def _check_unique(job: Job, master: Master) -> None:
     """Refuse a snapshot in which a key has several rows, where one answer a row was planned."""
-    if job.how == "semi" or not job.is_versioned:
+    if job.how in {"semi", "anti"} or not job.is_versioned:
         return
-    most = opened(job).statistics.most_duplicates
+    most = master.statistics.most_duplicates
     if most > 1:
         why = (
             "in its pipeline a row must stay one row: build the master with one row a key again"
             if job.single
-            else "with transfer='keys' a row has one answer; start the query again, with "
-            "transfer='rows' or 'auto'"
+            else "a row was to have one answer; start the query again, with transfer='rows' or "
+            "'auto'"
         )
         msg = (
             f"{job.shown}: since the query {job.name!r} was started the master has come to have up "
@@ -146,7 +157,7 @@ def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], No
     """Give a task's join, and a way to note what it holds; report when it ends."""
     keep_archives()
     master = opened(job)
-    _remember(job, master)
+    _remember(job, master, task_property("sql.streaming.queryId"))
     join, most = job.join(master), MemoryUse()
 
     def note() -> None:
@@ -162,13 +173,12 @@ def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], No
         join.close()
 
 
-def _remember(job: Job, master: Master) -> None:
+def _remember(job: Job, master: Master, query: str) -> None:
     """Note beside the master which types a query began with; others later are an error.
 
     A query is the same as long as its checkpoint is, and has a note for each choice of columns. A
     folder that may not be written, or a copy of the master on this host, has none.
     """
-    query = task_property("sql.streaming.queryId")
     if not query or job.copies or job.database or (query, job.path, job.shape) in _REMEMBERED:
         return
     taken = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())

@@ -1,0 +1,74 @@
+package semistream;
+
+import java.io.Serializable;
+import java.lang.ref.SoftReference;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * What a query's plan calls for every row of the stream: gives the row of the master for a key, or null.
+ *
+ * <p>A snapshot is named by its description (`description.py`), the same text in all tasks of a micro-batch. What
+ * tasks know of its pages stays with the executor, until a newer snapshot takes its place or memory is short.
+ */
+public final class Lookup implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final Map OPEN = new HashMap(); // enrichment -> SoftReference of its Table
+
+    private final String enrichment;
+    private transient UTF8String snapshot;
+    private transient Table table;
+
+    public Lookup(String enrichment) {
+        this.enrichment = enrichment;
+    }
+
+    public InternalRow find(UTF8String snapshot, long key) {
+        return of(snapshot).find(key);
+    }
+
+    public InternalRow find(UTF8String snapshot, UTF8String key) {
+        return of(snapshot).find(key.getBaseObject(), key.getBaseOffset(), key.numBytes());
+    }
+
+    public InternalRow find(UTF8String snapshot, byte[] key) {
+        return of(snapshot).find(key, org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET, key.length);
+    }
+
+    public boolean has(UTF8String snapshot, long key) {
+        return find(snapshot, key) != null;
+    }
+
+    public boolean has(UTF8String snapshot, UTF8String key) {
+        return find(snapshot, key) != null;
+    }
+
+    public boolean has(UTF8String snapshot, byte[] key) {
+        return find(snapshot, key) != null;
+    }
+
+    /** A task has one object for the text, so that it is enough to look whether it is the same. */
+    private Table of(UTF8String wanted) {
+        if (wanted != snapshot) {
+            table = opened(enrichment, wanted.toString());
+            snapshot = wanted;
+        }
+        return table;
+    }
+
+    private static synchronized Table opened(String enrichment, String description) {
+        SoftReference known = (SoftReference) OPEN.get(enrichment);
+        Table table = known == null ? null : (Table) known.get();
+        if (table == null || !table.description.equals(description)) {
+            table = new Table(description);
+            OPEN.put(enrichment, new SoftReference(table));
+        }
+        return table;
+    }
+
+    public String toString() {
+        return "semistream " + enrichment;
+    }
+}

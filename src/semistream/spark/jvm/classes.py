@@ -1,0 +1,100 @@
+"""The Java classes of this folder, compiled by Spark's own compiler for its sessions."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from semistream.errors import SemistreamError
+from semistream.master.files import Draft
+from semistream.user_cache import user_cache
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+__all__ = ["ClassesError", "add_classes", "java_object"]
+
+_SOURCES = sorted(Path(__file__).parent.glob("*.java"))
+_ADDED: WeakSet[SparkContext] = WeakSet()
+
+
+class ClassesError(SemistreamError):
+    """The classes cannot be had in this session."""
+
+
+def add_classes(spark: SparkSession) -> None:
+    """Have the session and its executors load the classes; once is enough.
+
+    Raises
+    ------
+    ClassesError
+        This version of Spark does not compile them, or they cannot be kept on disk.
+    """
+    if spark.sparkContext in _ADDED:
+        return
+    try:
+        path = _jar(spark.sparkContext, spark.version)
+        spark.sql(f"ADD JAR '{path.as_uri()}'")
+    except (Py4JError, PySparkException, OSError) as error:
+        first = str(error).strip().partition("\n")[0]
+        msg = f"the classes for look-ups in Java cannot be had on Spark {spark.version}: {first}"
+        raise ClassesError(msg) from error
+    _ADDED.add(spark.sparkContext)
+
+
+def java_object(spark: SparkSession, name: str, *arguments: object) -> Any:  # noqa: ANN401
+    """Make an object of one of the classes, which were added to the session."""
+    # By their loader: Py4J looks for a class with that of its thread, which may be another.
+    loader = spark._jsparkSession.sharedState().jarClassLoader()  # noqa: SLF001 - the one way
+    constructor = loader.loadClass(f"semistream.{name}").getConstructors()[0]
+    given = _gateway(spark.sparkContext).jvm.java.util.ArrayList()
+    for argument in arguments:
+        given.add(argument)
+    return constructor.newInstance(given.toArray())
+
+
+def _jar(context: SparkContext, version: str) -> Path:
+    """Give the archive with the compiled classes; it is made once for a version of Spark."""
+    sources = {f"semistream/{path.name}": path.read_text() for path in _SOURCES}
+    made_of = "\0".join([version, *sources.values()])
+    name = f"semistream-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.jar"
+    folder = user_cache() / "classes"
+    if not (folder / name).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with Draft(folder, _archive(_compiled(context, sources))) as draft:
+            draft.sync()
+            draft.publish(name)
+    return folder / name
+
+
+def _archive(files: dict[str, bytes]) -> bytes:
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return memory.getvalue()
+
+
+def _compiled(context: SparkContext, sources: dict[str, str]) -> dict[str, bytes]:
+    """Give the classes as Janino makes them, which Spark compiles its own generated code with."""
+    codehaus = _gateway(context).jvm.org.codehaus
+    resources = codehaus.commons.compiler.util.resource
+    compiler, made = codehaus.janino.CompilerFactory().newCompiler(), resources.MapResourceCreator()
+    compiler.setClassFileCreator(made)
+    texts = _gateway(context).new_array(resources.Resource, len(sources))
+    for i, (name, text) in enumerate(sources.items()):
+        texts[i] = resources.StringResource(name, text)
+    compiler.compile(texts)
+    return {name: bytes(content) for name, content in made.getMap().items()}
+
+
+def _gateway(context: SparkContext) -> Any:  # noqa: ANN401
+    return context._gateway  # noqa: SLF001 - the one way to Java

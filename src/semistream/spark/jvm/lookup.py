@@ -1,0 +1,165 @@
+"""Enrichment without a way through Python: a function in the plan gives each key its master row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql.types import BooleanType, IntegralType, StringType
+
+from semistream.errors import MasterError
+from semistream.spark.cluster import context_of
+from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
+from semistream.spark.jvm.description import described, known_bytes, unreadable
+from semistream.spark.pinned import batch_of_driver
+from semistream.spark.transfer import answered, columns_of
+from semistream.spark.types import quoted
+from semistream.spark.worker import checked
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+    from semistream.master import Master
+    from semistream.spark.job import Job
+
+    Describe = Callable[[str, str], str]
+
+__all__ = ["by_jvm", "why_not"]
+
+
+def why_not(spark: SparkSession, job: Job, master: Master) -> str:
+    """Say why the JVM cannot do the look-ups of a job; nothing if it can."""
+    if context_of(spark) is None:
+        return "over Spark Connect there is no way to Spark's JVM"
+    if master.read != "mapped":
+        return f"read={master.read!r} is done in Python"
+    if job.algorithm not in {"adaptive", "auto"} or job.options:
+        return "a chosen algorithm, or options of one, are for Python"
+    if job.copies or "://" in job.path:
+        return "copies of the master on hosts are made and found by Python"
+    if job.refuses:
+        return "on_missing='error' tells the keys that are missing, which Python does"
+    if batch_of_driver(spark):
+        return "in a foreachBatch rows are counted by Python's workers"
+    if job.how in {"inner", "left"} and master.statistics.most_duplicates > 1:
+        return "a key has several rows in this master"
+    return unreadable(master, job.select) or _too_large(job, master) or _no_classes(spark)
+
+
+def _too_large(job: Job, master: Master) -> str:
+    held = known_bytes(master, job.select)
+    if held <= job.memory:
+        return ""
+    return f"it would hold {format_bytes(held)} of memory={format_bytes(job.memory)}"
+
+
+def _no_classes(spark: SparkSession) -> str:
+    try:
+        add_classes(spark)
+    except ClassesError as error:
+        return str(error)
+    return ""
+
+
+def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
+    """Have the JVM look rows up in the pages of a snapshot."""
+    calls, columns = _Calls(df.sparkSession), columns_of(job, master.schema)
+    (name,) = job.on
+    key = df[quoted(name)]
+    if isinstance(df.schema[name].dataType, IntegralType):
+        key = key.cast("long")
+    function, kind = ("find", columns) if columns else ("has", BooleanType())
+    asked = [calls.snapshot(_describing(job), df.isStreaming), key]
+    # As nondeterministic, so that Spark does not compute it twice where it is used twice.
+    given = calls.call(
+        java_object(df.sparkSession, "Lookup", job.name), function, kind, asked, False
+    )
+    return answered(df, job, columns, given if columns else F.coalesce(given, F.lit(False)))
+
+
+def _describing(job: Job) -> Describe:
+    """Give a function that describes the snapshot which a micro-batch of a query reads.
+
+    Both are empty outside of streams. Spark asks several times while it plans a micro-batch.
+    """
+    last: dict[str, str] = {}
+
+    def describe(query: str, batch: str) -> str:
+        master = checked(job, (query, batch) if query and batch else None)
+        files = master.manifest.files
+        if files not in last:
+            if why := unreadable(master, job.select):
+                msg = (
+                    f"{job.shown}: since the query {job.name!r} was started the master has changed "
+                    f"so that Java cannot read it ({why}); start the query again"
+                )
+                raise MasterError(msg)
+            last.clear()
+            last[files] = described(master, job.select)
+        return last[files]
+
+    return describe
+
+
+class _Calls:
+    """Puts calls of Java methods into the plans of a session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - the one way to Java
+
+    def snapshot(self, describe: Describe, streaming: bool) -> Column:
+        """Give what stands for the snapshot: a constant, in a stream one of each micro-batch."""
+        if not streaming:
+            return F.lit(describe("", ""))
+        ensure_callback_server_started(self._gateway)  # type: ignore[no-untyped-call]
+        asked = java_object(self._spark, "Snapshots", _Asked(describe))
+        return self.call(asked, "current", StringType(), [], True)
+
+    def call(
+        self,
+        target: Any,  # noqa: ANN401
+        method: str,
+        kind: DataType,
+        arguments: Sequence[Column],
+        constant: bool,
+    ) -> Column:
+        """Give what a method returns of an object that travels with the plan."""
+        from pyspark.sql.classic.column import Column as Classic  # noqa: PLC0415 - not over Connect
+
+        sql = self._gateway.jvm.org.apache.spark.sql
+        expressions, columns = sql.catalyst.expressions, sql.classic.ExpressionUtils
+        asked = [columns.expression(argument._jc) for argument in arguments]  # noqa: SLF001
+        literal, result = expressions.Literal.fromObject(target), self._type(kind)
+        invoke = expressions.objects.Invoke(
+            literal, method, result, self._seq(asked), self._seq([]), True, True, constant
+        )
+        column: Column = Classic(columns.column(invoke))
+        return column
+
+    def _type(self, kind: DataType) -> Any:  # noqa: ANN401
+        return self._spark._jsparkSession.parseDataType(kind.json())  # noqa: SLF001
+
+    def _seq(self, items: list[Any]) -> Any:  # noqa: ANN401
+        return self._gateway.jvm.PythonUtils.toSeq(items)
+
+
+class _Asked:
+    """A function of the driver's Python that Java calls."""
+
+    class Java:
+        """How Py4J knows it."""
+
+        implements = ("java.util.function.BiFunction",)
+
+    def __init__(self, describe: Describe) -> None:
+        self._describe = describe
+
+    def apply(self, query: str | None, batch: str | None) -> str:
+        """Give the description for a micro-batch of a query."""
+        return self._describe(query or "", batch or "")
