@@ -132,7 +132,10 @@ def test_rows_that_arrive_steadily(spark, folder):
     for entry in found.values():
         assert 1_000 <= sum(entry["taken"]) <= 13_000  # what arrives in six seconds, and no more
         assert entry["starts"] == sorted(entry["starts"])
-        assert all(w >= t for w, t in zip(entry["waited"], entry["milliseconds"], strict=True))
+        # Rows that arrive while a micro-batch lists its files, as it begins, are still taken.
+        listing = 1000 * grid.steady_batch / grid.steady_rate
+        took = [t - listing for t in entry["milliseconds"]]
+        assert all(w >= t for w, t in zip(entry["waited"], took, strict=True))
 
 
 def test_a_setting_that_fails_leaves_the_others(folder, monkeypatch):

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 ROWS, KEYS = 6_000, 2_000
 WAYS = [
+    {"transfer": "none"},
     {"transfer": "keys"},
     {"transfer": "rows"},
     {"transfer": "keys", "partition": "key"},

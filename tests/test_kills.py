@@ -45,6 +45,17 @@ def test_delta_has_every_row_once_after_a_killed_executor(
     assert run.done == {"executor": 1, "worker": 1, "starts": 1}
 
 
+def test_delta_has_every_row_once_after_killed_executors_that_look_up_in_java(
+    data: Data, cluster: Cluster, tmp_path: Path
+) -> None:
+    config = {**require("delta"), **cluster_config()}
+    run = Run(data, tmp_path / "run", "delta", cluster.address, config, cluster)
+    run.execute(["executor", "driver"])
+    assert data.differences(run.result) == (0, 0)
+    assert run.done == {"executor": 1, "driver": 1, "starts": 2}
+    assert "PythonRunner" not in run.log.read_text()
+
+
 @pytest.mark.long
 def test_rows_that_wait_come_out_once_after_killed_drivers(tmp_path: Path) -> None:
     late = LateData(tmp_path / "late", files=8, rows=10_000)

@@ -38,6 +38,7 @@ class Job:
     result: str
     sink: str = "parquet"
     how: str = "left"
+    transfer: str = "auto"
     pipeline: str = ""
     """A pipeline's file with rows that wait, to be run until none does, instead of the query."""
     config: dict[str, str] = field(default_factory=dict)
@@ -70,7 +71,7 @@ def _run_query(job: Job, spark: SparkSession) -> None:
     files = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_A_BATCH)
     stream = files.parquet(job.stream)
     query = (
-        enrich(stream, job.master, on="key", how=job.how, memory="8MB")
+        enrich(stream, job.master, on="key", how=job.how, memory="8MB", transfer=job.transfer)
         .writeStream.format(job.sink)
         .option("checkpointLocation", job.checkpoint)
         .trigger(availableNow=True)

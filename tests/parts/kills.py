@@ -47,6 +47,7 @@ class Run:
     cluster: Cluster | None = None
     done: Counter[str] = field(default_factory=Counter)
     _driver: subprocess.Popen[bytes] | None = None
+    _transfer: str = "auto"
 
     @property
     def _batches(self) -> int:
@@ -61,7 +62,11 @@ class Run:
         return self.folder / "log.txt"
 
     def execute(self, kills: list[str]) -> None:
-        """Kill at times spread over the run, then let it end."""
+        """Kill at times spread over the run, then let it end.
+
+        Keys pass through Python where a worker is to be killed; else Java looks them up.
+        """
+        self._transfer = "keys" if "worker" in kills else "auto"
         if not self.folder.exists():
             self._job().save(self.folder / "job.json")
         rng = random.Random(len(kills))  # noqa: S311
@@ -117,6 +122,7 @@ class Run:
             checkpoint=str(self.folder / "checkpoint"),
             result=str(self.result),
             sink=self.sink,
+            transfer=self._transfer,
             config={**SMALL, **self.config},
         )
 

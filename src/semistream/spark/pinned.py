@@ -87,15 +87,18 @@ def pinned(path: str, of: tuple[str, str] | None = None) -> Pin | None:
     of
         The query and the micro-batch, if they are not this task's.
     """
-    of = of or batch_of_task()
-    if of is None:
+    if of is not None:  # not to be remembered: a driver lives on when someone has removed a pin
+        query, number = of
+        return _allowed(path, lambda folder: pins.pin(folder, query, number))
+    batch = batch_of_task()
+    if batch is None:
         return None
     known = _last.get(path)
-    if known is None or known[0] != of:
-        found = _allowed(path, lambda folder: pins.pin(folder, *of))
+    if known is None or known[0] != batch:
+        found = pinned(path, batch)
         if found is None:
             return None
-        known = _last[path] = of, found
+        known = _last[path] = batch, found
     return known[1]
 
 

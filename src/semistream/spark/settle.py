@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
 from operator import or_
@@ -62,6 +62,8 @@ class Found:
     matched: Column
     columns: Mapping[StructField, Column]
     """The master's."""
+    more: Mapping[str, Column] = field(default_factory=dict)
+    """What the master's columns are taken from, computed once rows are counted."""
 
 
 def settled(rows: DataFrame, job: Job, found: Found) -> DataFrame:
@@ -74,6 +76,7 @@ def settled(rows: DataFrame, job: Job, found: Found) -> DataFrame:
     elif job.missing.kind == "drop":
         rows = rows.where(found.matched | handled(job))
     columns = [_filled(job, field, found) for field in found.columns]
+    rows = rows.withColumns(dict(found.more))
     status = [told.alias(job.status, metadata=_metadata(job))] if job.status else []
     return rows.select(*map(quoted, found.stream), *columns, *status)
 

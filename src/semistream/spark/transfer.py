@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from semistream.spark.job import Job
     from semistream.spark.worker import Channel
 
-__all__ = ["answered", "by_keys", "by_rows", "columns_of", "scalar"]
+__all__ = ["by_keys", "by_rows", "columns_of", "scalar"]
 
 _ANSWER = "__semistream"
 
@@ -59,18 +59,10 @@ def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
     asks = [df[quoted(name)] for name in job.on]
     if job.refuses and job.earlier:
         asks.append(~handled(job))
-    return answered(df, job, columns, scalar(answers, columns or BooleanType(), asks))
-
-
-def answered(df: DataFrame, job: Job, columns: StructType, given: Column) -> DataFrame:
-    """Give the rows with what was answered to each: a struct of these columns, or null.
-
-    Where no columns are asked for, it is whether there is a match.
-    """
+    asked = df.withColumn(_ANSWER, scalar(answers, columns or BooleanType(), asks))
     answer = F.col(_ANSWER)
     matched = answer.isNotNull() if columns else answer
-    found = Found(df.columns, matched, {field: answer[field.name] for field in columns})
-    return settled(df.withColumn(_ANSWER, given), job, found)
+    return settled(asked, job, Found(df.columns, matched, {f: answer[f.name] for f in columns}))
 
 
 def columns_of(job: Job, master: pa.Schema) -> StructType:

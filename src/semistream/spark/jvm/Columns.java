@@ -8,12 +8,14 @@ final class Columns {
     final int key; // the column that holds the key, where codes are hashes of it
     private final int[] validity, values, bytes; // bytes: of texts, whose values are offsets
     private final int[] wide; // 1 where offsets have 64 bits
+    private final int[] converted; // 1: unsigned, of half the width; else times so much, or by minus so much
 
     Columns(Description told, int first) {
         validity = told.numbers("validity", first);
         values = told.numbers("values", first);
         bytes = told.numbers("bytes", first);
         wide = told.numbers("wide");
+        converted = told.numbers("converted");
         count = (int) told.number("fields");
         key = (int) told.number("key");
     }
@@ -26,6 +28,17 @@ final class Columns {
     /** Gives where a column's values begin. */
     long values(int column, long page, int[] known) {
         return page + known[values[column]];
+    }
+
+    /** Whether values have no sign, and are given in a type of twice their width. */
+    boolean isUnsigned(int column) {
+        return converted[column] == 1;
+    }
+
+    /** Gives a time in the unit that Spark has; what is finer is cut. */
+    long inUnit(int column, long value) {
+        int factor = converted[column];
+        return factor == 0 ? value : factor > 0 ? value * factor : value / -factor;
     }
 
     long start(int column, long page, int[] known, int row) {

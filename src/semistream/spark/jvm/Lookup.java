@@ -5,10 +5,13 @@ import java.lang.ref.SoftReference;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * What a query's plan calls for every row of the stream: gives the row of the master for a key, or null.
+ * What a query's plan calls for every row of the stream: where its master row is, and that row.
+ *
+ * <p>These are two calls, for between them Spark counts rows, and copies what it counts: so it copies a number.
  *
  * <p>A snapshot is named by its description (`description.py`), the same text in all tasks of a micro-batch. What
  * tasks know of its pages stays with the executor, until a newer snapshot takes its place or memory is short.
@@ -25,28 +28,22 @@ public final class Lookup implements Serializable {
         this.enrichment = enrichment;
     }
 
-    public InternalRow find(UTF8String snapshot, long key) {
+    /** Gives the place of a key's row, negative if there is none. */
+    public long find(UTF8String snapshot, long key) {
         return of(snapshot).find(key);
     }
 
-    public InternalRow find(UTF8String snapshot, UTF8String key) {
+    public long find(UTF8String snapshot, UTF8String key) {
         return of(snapshot).find(key.getBaseObject(), key.getBaseOffset(), key.numBytes());
     }
 
-    public InternalRow find(UTF8String snapshot, byte[] key) {
-        return of(snapshot).find(key, org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET, key.length);
+    public long find(UTF8String snapshot, byte[] key) {
+        return of(snapshot).find(key, Platform.BYTE_ARRAY_OFFSET, key.length);
     }
 
-    public boolean has(UTF8String snapshot, long key) {
-        return find(snapshot, key) != null;
-    }
-
-    public boolean has(UTF8String snapshot, UTF8String key) {
-        return find(snapshot, key) != null;
-    }
-
-    public boolean has(UTF8String snapshot, byte[] key) {
-        return find(snapshot, key) != null;
+    /** Gives the row at a place that was found, null if there is none. */
+    public InternalRow row(UTF8String snapshot, long place) {
+        return of(snapshot).row(place);
     }
 
     /** A task has one object for the text, so that it is enough to look whether it is the same. */

@@ -55,15 +55,24 @@ final class MasterRow extends JoinedRow {
     }
 
     public short getShort(int i) {
-        return Platform.getShort(null, columns.values(i, page, known) + 2L * row);
+        long values = columns.values(i, page, known);
+        return columns.isUnsigned(i)
+                ? (short) (Platform.getByte(null, values + row) & 0xFF)
+                : Platform.getShort(null, values + 2L * row);
     }
 
     public int getInt(int i) {
-        return Platform.getInt(null, columns.values(i, page, known) + 4L * row);
+        long values = columns.values(i, page, known);
+        return columns.isUnsigned(i)
+                ? Platform.getShort(null, values + 2L * row) & 0xFFFF
+                : Platform.getInt(null, values + 4L * row);
     }
 
     public long getLong(int i) {
-        return Platform.getLong(null, columns.values(i, page, known) + 8L * row);
+        long values = columns.values(i, page, known);
+        return columns.isUnsigned(i)
+                ? Platform.getInt(null, values + 4L * row) & 0xFFFFFFFFL
+                : columns.inUnit(i, Platform.getLong(null, values + 8L * row));
     }
 
     public float getFloat(int i) {

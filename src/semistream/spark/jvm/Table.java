@@ -19,6 +19,7 @@ import org.apache.spark.unsafe.array.ByteArrayMethods;
 final class Table {
     private static final long SEGMENT = 1L << 30; // a mapping has 2 GB at most
     private static final int BLOCK = 4096; // of the disk, to whole ones of which pages are padded
+    private static final long ABSENT = -1;
     private static final int ROWS = 0, STEP = 1, HEAD = 2;
 
     final String description;
@@ -88,37 +89,47 @@ final class Table {
         return ((sun.nio.ch.DirectBuffer) buffer).address();
     }
 
-    /** Gives the row with this code, where codes are keys. */
-    InternalRow find(long code) {
+    /** Gives the place of the row with this code, where codes are keys. */
+    long find(long code) {
         int page = pageOf(code);
         if (page < 0) {
-            return null;
+            return ABSENT;
         }
         int[] known = known(page);
-        int row = known[STEP] > 0 ? inSteps(code, page, known) : search(code, page, known);
-        return row < 0 ? null : new MasterRow(this, starts[page], known, row);
+        return place(page, known[STEP] > 0 ? inSteps(code, page, known) : search(code, page, known));
     }
 
-    /** Gives the row with these bytes for a key; several keys may have one code. */
-    InternalRow find(Object key, long offset, int length) {
+    /** Gives the place of the row with these bytes for a key; several keys may have one code. */
+    long find(Object key, long offset, int length) {
         long code = Hash.ofBytes(key, offset, length);
         int page = pageOf(code);
         if (page < 0) {
-            return null;
+            return ABSENT;
         }
         int[] known = known(page);
         long start = starts[page], base = start + known[HEAD];
-        for (int row = search(code, page, known); row >= 0 && row < known[ROWS]; row++) {
-            if (Platform.getLong(null, base + 8L * row) != code) {
-                return null;
-            }
+        int row = search(code, page, known);
+        while (row >= 0 && row < known[ROWS] && Platform.getLong(null, base + 8L * row) == code) {
             long text = columns.start(columns.key, start, known, row);
             if (columns.end(columns.key, start, known, row) - text == length
                     && ByteArrayMethods.arrayEquals(key, offset, null, text, length)) {
-                return new MasterRow(this, start, known, row);
+                return place(page, row);
             }
+            row++;
         }
-        return null;
+        return ABSENT;
+    }
+
+    private static long place(int page, int row) {
+        return row < 0 ? ABSENT : (long) page << 32 | row;
+    }
+
+    InternalRow row(long place) {
+        if (place < 0) {
+            return null;
+        }
+        int page = (int) (place >>> 32);
+        return new MasterRow(this, starts[page], known(page), (int) place);
     }
 
     /** Gives the last page that begins at or before a code: a guess first, right for even codes; -1 if none does. */

@@ -22,6 +22,9 @@ __all__ = ["described", "known_bytes", "unreadable"]
 _WIDE = {pa.large_string(), pa.large_binary()}
 _TEXTS = {pa.string(), pa.binary()} | _WIDE
 _NUMBERS = {pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()}
+_UNSIGNED = {pa.uint8(), pa.uint16(), pa.uint32()}
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 0, "ns": -1_000}
+"""What a number of each unit is multiplied with to be microseconds; if negative, divided by."""
 _INDEX = ("code", "offset", "length", "rows", "checksum")
 _OBJECT = 16  # bytes of a Java array beside its items
 _REFERENCE = 8
@@ -37,7 +40,7 @@ def unreadable(master: Master, select: Sequence[str]) -> str:
         return "a row is larger than a page"
     for name in select:
         kind = master.schema.field(name).type
-        if not _is_as_spark_has_it(master.schema.field(name)):
+        if not _is_readable(master.schema.field(name)):
             return f"the column {name!r} of type {kind} is converted in Python"
     return ""
 
@@ -52,14 +55,19 @@ def _compared(master: Master) -> tuple[str, ...]:
     return () if _is_whole(master) else master.key
 
 
-def _is_as_spark_has_it(field: pa.Field) -> bool:
-    """Whether a page holds the values of a column as Spark's getters want them."""
+def _is_readable(field: pa.Field) -> bool:
+    """Whether Java makes of a page's values of a column what Spark's getters are to give."""
     kind, t = plain_type(field.type), pa.types
-    if t.is_timestamp(kind):
-        return bool(kind.unit == "us")
-    return t.is_date32(kind) or (
-        kind == transferred(field) and (kind in _TEXTS | _NUMBERS or t.is_decimal128(kind))
-    )
+    if t.is_decimal128(kind):
+        return bool(kind == transferred(field))
+    return kind in _TEXTS | _NUMBERS | _UNSIGNED or t.is_timestamp(kind) or t.is_date32(kind)
+
+
+def _conversion(kind: pa.DataType) -> int:
+    """Give what Java makes of values: see `Columns.java`."""
+    if pa.types.is_timestamp(kind):
+        return _MICROSECONDS[kind.unit]
+    return int(kind in _UNSIGNED)
 
 
 def described(master: Master, select: Sequence[str]) -> str:
@@ -81,6 +89,7 @@ def described(master: Master, select: Sequence[str]) -> str:
         "validity": [column.lines.start for column in columns],
         "values": [column.lines.start + 1 for column in columns],
         "bytes": [column.lines.stop - 1 for column in columns],
+        "converted": [_conversion(column.kind) for column in columns],
         "wide": [int(column.kind in _WIDE) for column in columns],
     }
     return urlencode({name: _text(value) for name, value in told.items()})

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql.types import BooleanType, IntegralType, StringType
+from pyspark.sql.types import IntegralType, LongType, StringType
 
 from semistream.errors import MasterError
 from semistream.spark.cluster import context_of
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
 from semistream.spark.jvm.description import described, known_bytes, unreadable
-from semistream.spark.pinned import batch_of_driver
-from semistream.spark.transfer import answered, columns_of
+from semistream.spark.pinned import batch_of_driver, may_pin
+from semistream.spark.settle import Found, settled
+from semistream.spark.transfer import columns_of
 from semistream.spark.types import quoted
 from semistream.spark.worker import checked
 from semistream.units import format_bytes
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["by_jvm", "why_not"]
 
+_PLACE, _ROW = "__semistream_place", "__semistream_row"
+
 
 def why_not(spark: SparkSession, job: Job, master: Master) -> str:
     """Say why the JVM cannot do the look-ups of a job; nothing if it can."""
@@ -42,6 +45,8 @@ def why_not(spark: SparkSession, job: Job, master: Master) -> str:
         return "a chosen algorithm, or options of one, are for Python"
     if job.copies or "://" in job.path:
         return "copies of the master on hosts are made and found by Python"
+    if not may_pin(job.path):
+        return "snapshots cannot be pinned there, and Java opens their files by name"
     if job.refuses:
         return "on_missing='error' tells the keys that are missing, which Python does"
     if batch_of_driver(spark):
@@ -73,13 +78,14 @@ def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
     key = df[quoted(name)]
     if isinstance(df.schema[name].dataType, IntegralType):
         key = key.cast("long")
-    function, kind = ("find", columns) if columns else ("has", BooleanType())
-    asked = [calls.snapshot(_describing(job), df.isStreaming), key]
-    # As nondeterministic, so that Spark does not compute it twice where it is used twice.
-    given = calls.call(
-        java_object(df.sparkSession, "Lookup", job.name), function, kind, asked, False
-    )
-    return answered(df, job, columns, given if columns else F.coalesce(given, F.lit(False)))
+    snapshot, place = calls.snapshot(_describing(job), df.isStreaming), F.col(_PLACE)
+    asked = df.withColumn(_PLACE, calls.lookup(job.name, "find", LongType(), [snapshot, key]))
+    matched = F.coalesce(place, F.lit(-1)) >= 0
+    if not columns:
+        return settled(asked, job, Found(df.columns, matched, {}))
+    row = calls.lookup(job.name, "row", columns, [snapshot, place])
+    fields = {field: F.col(_ROW)[field.name] for field in columns}
+    return settled(asked, job, Found(df.columns, matched, fields, {_ROW: row}))
 
 
 def _describing(job: Job) -> Describe:
@@ -119,9 +125,18 @@ class _Calls:
             return F.lit(describe("", ""))
         ensure_callback_server_started(self._gateway)  # type: ignore[no-untyped-call]
         asked = java_object(self._spark, "Snapshots", _Asked(describe))
-        return self.call(asked, "current", StringType(), [], True)
+        return self._call(asked, "current", StringType(), [], constant=True)
 
-    def call(
+    def lookup(self, name: str, method: str, kind: DataType, arguments: Sequence[Column]) -> Column:
+        """Give what a look-up gives, one of its own: it remembers what it was last called with.
+
+        It counts as nondeterministic, so that Spark does not compute it twice where it is used
+        twice.
+        """
+        target = java_object(self._spark, "Lookup", name)
+        return self._call(target, method, kind, arguments, constant=False)
+
+    def _call(
         self,
         target: Any,  # noqa: ANN401
         method: str,

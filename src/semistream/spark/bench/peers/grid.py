@@ -16,7 +16,7 @@ SPARK = ("default", "shuffle-hash", "sort-merge", "broadcast")
 STORES = ("duckdb", "lmdb", "rocksdb", "sqlite")
 IN_MEMORY = ("arrow-memory", "duckdb-memory", "polars-memory")
 BATCHES = ("jdbc", "delta")
-OURS = ("enrich", "enrich-auto")
+OURS = ("enrich", "enrich-auto", "enrich-keys")
 STRONG = (*OURS, *SPARK, *BATCHES, *STORES)
 ROW_BY_ROW = ("lmdb-rows", "rocksdb-rows", "sqlite-rows")
 

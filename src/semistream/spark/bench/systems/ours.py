@@ -22,13 +22,15 @@ __all__ = [
     "BOUND",
     "ENRICH",
     "HASHED",
+    "KEYS",
     "NONE",
     "OURS",
     "PUBLISHED",
     "ours_of",
 ]
 
-ENRICH, AUTO, BOUND, HASHED, NONE = "enrich", "enrich-auto", "bound", "hashed", "none"
+ENRICH, AUTO, KEYS = "enrich", "enrich-auto", "enrich-keys"
+BOUND, HASHED, NONE = "bound", "hashed", "none"
 
 
 def ours_of(algorithm: str) -> str:
@@ -64,6 +66,7 @@ PUBLISHED = tuple(name for name in algorithms() if name not in {"adaptive", "aut
 OURS: dict[str, System] = {
     ENRICH: System("enrich", _enriched()),
     AUTO: System("enrich, auto", _enriched(algorithm="auto")),
+    KEYS: System("enrich, keys through Python", _enriched(transfer="keys"), unique=True),
     **{ours_of(name): System(f"enrich, {name}", _enriched(algorithm=name)) for name in PUBLISHED},
     BOUND: System("constant columns by mapInArrow (bound)", _bound),
     HASHED: System("enrich behind Spark's hash", _hashed),
