@@ -71,8 +71,8 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         ``"key"`` routes rows so that a page is read by one task, ``"none"`` joins them where they
         are, ``"auto"`` chooses, and says why in the log.
     transfer
-        What passes through Python: ``"keys"`` alone, where a row has one answer, or ``"rows"``.
-        ``"auto"`` chooses.
+        What passes through Python: ``"none"``, for Spark's JVM looks keys up in mapped pages;
+        ``"keys"`` alone, where a row has one answer; or ``"rows"``. ``"auto"`` chooses.
     localize
         Whether hosts keep a copy on their own disk, as object stores need it; a size such as
         ``"50GB"`` limits the copies of all masters on a host (True is 100 GB).
