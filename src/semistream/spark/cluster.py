@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["context_of", "executors", "memory_warning", "setting", "tasks_at_once"]
+__all__ = [
+    "context_of",
+    "executors",
+    "is_local",
+    "memory_warning",
+    "setting",
+    "tasks_at_once",
+]
 
 WORKER = 160 << 20
 """Bytes that a Python worker needs before it holds a row: interpreter, pyarrow, numba, kernels."""

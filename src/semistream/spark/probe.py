@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semistream.errors import MasterError, SemistreamError
 from semistream.master.lake.place import without_secrets
-from semistream.spark.cluster import executors
+from semistream.spark.cluster import context_of, executors, is_local
 from semistream.spark.live import reach
 from semistream.spark.pinned import may_pin, warn_unpinned
 from semistream.spark.worker import opened
@@ -39,17 +39,26 @@ class Hosts:
     """The share of the master in memory, where it is least."""
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What one look has seen; as `_SCHEMA` has it."""
+
+    host: str
+    error: str
+    free: int
+    held: float
+    pins: bool
+
+
 def probe(spark: SparkSession, job: Job) -> Hosts:
     """Open the master wherever tasks run; what one cannot read is an error that says where."""
-    tasks = 2 * executors(spark) * job.tasks
-
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _look(job, batches)
-
-    found = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
-    for host, error, *_ in found:
-        if error:
-            msg = f"the executor on {host} cannot read the master: {error} {_way_out(job)}"
+    here = context_of(spark) is not None and is_local(spark)  # a Connect server may be anywhere
+    found = [_look(job)] if here else _everywhere(spark, job)
+    for seen in found:
+        if seen.error:
+            msg = (
+                f"the executor on {seen.host} cannot read the master: {seen.error} {_way_out(job)}"
+            )
             raise MasterError(without_secrets(msg))
     shut = sorted({row.host for row in found if not row.pins})
     if shut and not job.files:
@@ -58,15 +67,25 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
     return Hosts(hosts, min(row.free for row in found), min(row.held for row in found))
 
 
+def _everywhere(spark: SparkSession, job: Job) -> list[_Seen]:
+    """Look in as many tasks as are likely to meet every executor."""
+    tasks = 2 * executors(spark) * job.tasks
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if sum(batch.num_rows for batch in batches):  # all of them, or Spark ends the worker
+            yield pa.RecordBatch.from_pylist([asdict(_look(job))])
+
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
+    return [_Seen(**row.asDict()) for row in rows]
+
+
 def _way_out(job: Job) -> str:
     if job.database is not None:
         return "Executors must reach the database, and have the password and the driver."
     return "Put it on a path that all executors share, or let hosts keep copies with localize=True."
 
 
-def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    if not sum(batch.num_rows for batch in batches):  # all of them, or Spark ends the worker
-        return
+def _look(job: Job) -> _Seen:
     error, held = "", 0.0
     try:
         if job.database is None:
@@ -75,8 +94,8 @@ def _look(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
             reach(job.database)
     except (SemistreamError, OSError) as failure:
         error = f"{failure}."
-    told = {"host": socket.gethostname(), "error": error, "free": _free(), "held": held}
-    yield pa.RecordBatch.from_pylist([told | {"pins": not job.is_versioned or may_pin(job.path)}])
+    pins = not job.is_versioned or may_pin(job.path)
+    return _Seen(socket.gethostname(), error, _free(), held, pins)
 
 
 def _free() -> int:

@@ -134,7 +134,10 @@ def _is_remote(master: str | None) -> bool:
 
 
 def _connect(master: str | None, config: Mapping[str, str]) -> SparkSession:
-    started = SparkSession.builder.remote(master or os.environ["SPARK_REMOTE"]).getOrCreate()
+    address = master or os.environ["SPARK_REMOTE"]
+    if address.startswith("local"):  # a server that this process starts
+        _prepare(address)
+    started = SparkSession.builder.remote(address).getOrCreate()
     _join(started, config)
     return started
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["measure_memory", "measured_memory"]
 
-_MEASURED = ("enrich", "bound", "default", "shuffle-hash", "sort-merge", "broadcast")
+_MEASURED = ("enrich", "enrich-keys", "bound", "default", "shuffle-hash", "sort-merge", "broadcast")
 _OTHERS = ("jdbc", "delta", "duckdb", "lmdb", "rocksdb", "sqlite", "arrow-memory")
 _ROWS, _COUNT = 100_000, 6
 _MANY = 1_000_000  # rows of a batch that fill the budget of a larger master
