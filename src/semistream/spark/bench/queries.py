@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ __all__ = [
     "milliseconds",
     "time_batches",
     "versions",
+    "warm_up",
 ]
 
 SCHEMA = "product_id long, sale long, quantity int"
@@ -84,6 +85,12 @@ def time_batches(
     """Give the milliseconds that each micro-batch takes, all of it, from trigger to commit."""
     with finished(system, at, batches, limit, enough) as query:
         return milliseconds(query)
+
+
+def warm_up(system: str, at: Setting, batches: Batches, seconds: float) -> None:
+    """Run a query for a while, as one that has run for long: by then the JVM has compiled it."""
+    with suppress(SemistreamError):  # who does not end a batch in this time is slow anyway
+        time_batches(system, at, batches, seconds, Enough(0, seconds))
 
 
 @contextmanager

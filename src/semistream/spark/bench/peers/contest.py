@@ -9,7 +9,7 @@ from semistream.errors import SemistreamError
 from semistream.spark.bench.data import Products, Sales
 from semistream.spark.bench.engine import EngineError
 from semistream.spark.bench.grid import DROPPED
-from semistream.spark.bench.queries import Batches, Enough, fingerprint, time_batches
+from semistream.spark.bench.queries import Batches, Enough, fingerprint, time_batches, warm_up
 from semistream.spark.bench.systems import SYSTEMS, Setting
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class Contest:
         batches = self._batches(cell, cell.batch_rows, self.grid.batches_of(cell.batch_rows))
         rounds: dict[str, list[list[int]]] = {name: [] for name in self._able(cell)}
         why = {s: self.failed[self._about(cell, s)] for s in cell.systems if s not in rounds}
+        for system in self.order.sample(list(rounds), len(rounds)):
+            self._called(system, warm_up, at, batches, self.grid.warm)
         for _ in range(self.grid.rounds):
             for system in self.order.sample(list(rounds), len(rounds)):
                 took, failure = self._called(system, time_batches, at, batches, *self._until)

@@ -67,6 +67,8 @@ class PeersGrid:
     """In each every system has its turn, in an order that is drawn, so that noise hits all."""
     seconds: float = 2.0
     """What the counted batches of a round take, about."""
+    warm: float = 4.0
+    """Seconds for which each system runs in a cell before it is timed."""
     limit: float = 80.0
     """Seconds after which a query is ended; what it has done until then counts."""
     most_batches: int = 14
@@ -152,6 +154,7 @@ class PeersGrid:
             shares=(),
             rounds=1,
             seconds=0.3,
+            warm=0.3,
             limit=30.0,
             most_batches=4,
             memory_rows=200_000,
