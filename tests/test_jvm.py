@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
 from decimal import Decimal
 from functools import partial
 
@@ -414,3 +415,67 @@ def test_defaults_status_and_chains_are_as_by_python(spark, tmp_path, master):
 
     assert rows_of(chained("none")) == rows_of(chained("rows"))
     assert chained("none").count() == 34
+
+
+def test_a_folder_for_classes_may_have_any_name(spark, tmp_path, monkeypatch, master):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b+c@d é%20"))
+    monkeypatch.setattr(classes, "_ADDED", set())
+    add_classes(spark)
+    assert len(list(tmp_path.rglob("semistream-*.jar"))) == 1
+    found = enrich(spark.range(10).toDF("k"), master, on="k", how="inner", transfer="none")
+    assert found.count() == 5
+
+
+def test_a_damaged_index_is_an_error_that_names_it(spark, master):
+    found = enrich(spark.range(ROWS).toDF("k"), master.path, on="k", transfer="none")
+    told = described(master, ["n", "name"])
+    index = next(master.path.glob("*.index"))
+    with index.open("r+b") as file:
+        file.seek(2000)
+        file.write(b"\xff\x00\xff")
+    texts = spark._jvm.org.apache.spark.unsafe.types.UTF8String
+    with pytest.raises(Py4JError, match="index is damaged, its checksum differs"):
+        java_object(spark, "Lookup", "damaged").find(texts.fromString(told), 0)
+    assert found.columns == ["k", "n", "name"]
+
+
+def test_an_old_table_is_kept_no_longer_than_an_enrichment_asks_for_it(spark, tmp_path):
+    add_classes(spark)
+    texts = spark._jvm.org.apache.spark.unsafe.types.UTF8String
+    lookup_class = spark._jvm.Thread.currentThread().getContextClassLoader()
+    field = lookup_class.loadClass("semistream.Lookup").getDeclaredField("OPEN")
+    field.setAccessible(True)
+    told = []
+    for version in range(3):
+        table = pa.table({"k": [1, 2], "n": [version, version]})
+        snapshot = ss.build_master(table, tmp_path / f"m{version}", key="k")
+        told.append(described(snapshot, ["n"]))
+        for name in ("kept", "other") if version == 0 else ("kept",):
+            reader = java_object(spark, "Lookup", name)
+            assert reader.find(texts.fromString(told[-1]), 2) >= 0
+    held = set(field.get(None).keySet())
+    assert {told[0], told[2]} <= held  # of the other, and the newest
+    assert told[1] not in held
+
+
+def test_a_query_that_can_pin_no_longer_is_ended(spark, tmp_path, monkeypatch):
+    path = tmp_path / "m"
+    ss.build_master(pa.table({"k": [2, 4], "n": [1, 2]}), path, key="k")
+    df = spark.readStream.schema("k long").parquet(stream_files(tmp_path / "stream", 1))
+    joined = enrich(df, path, on="k", how="left", transfer="none")
+    monkeypatch.setattr(lookup, "snapshot_of", lambda *_: "")
+    writer = joined.writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(PySparkException, match="snapshots cannot be pinned there any more"):
+        query.awaitTermination()
+
+
+def test_a_batch_that_runs_again_holds_its_snapshot_on(spark, tmp_path):
+    path = tmp_path / "m"
+    ss.build_master(pa.table({"k": [2, 4], "n": [1, 2]}), path, key="k")
+    found = enrich(spark.range(5).toDF("k"), path, on="k", transfer="none")
+    assert rows_of(found.select("k", "n")) == [(2, 1), (4, 2)]
+    (held,) = path.glob(".pins/held-*/*")
+    os.utime(held, (0, 0))
+    assert rows_of(found.select("n")) == [(1,), (2,)]
+    assert held.stat().st_mtime > 0

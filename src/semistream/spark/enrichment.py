@@ -7,6 +7,7 @@ import logging
 import os
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from semistream.master.lake.place import without_secrets
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
-from semistream.spark.jvm.description import known_bytes
 from semistream.spark.jvm.lookup import by_jvm, why_not
 from semistream.spark.live import for_workers
 from semistream.spark.pinned import attempt_of_driver, settled
@@ -86,22 +86,23 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     _check_names(df, job)
     everywhere = job.tasks * cluster.executors(spark)
     hosts = probe(spark, job) if wish.check else None
-    no_java = why_not(spark, job, table)
+    no_java = partial(why_not, spark, job, table)
     setting = Setting(table, job.how, job.algorithm, everywhere, hosts, no_java)
     transfer = choose_transfer(wish.transfer, setting)
     partition = choose_partition(wish.partition, setting)
     log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
     if partition.value == "key":
         df = routed(df, job, everywhere)
+    channel = reports_of(df)
     if transfer.value == "none":
-        looked_up_in_java(df, job, known_bytes(table, job.select))
         return by_jvm(df, job, table)
+    looked_up_in_java(job, None)
     if warning := cluster.memory_warning(spark, job.memory, job.tasks):
         warnings.warn(warning, stacklevel=3)
     if transfer.value == "rows":
-        return by_rows(df, job, reports_of(df), table.schema)
+        return by_rows(df, job, channel, table.schema)
     job.keys_only().check_budget(table)
-    return by_keys(df, job, reports_of(df), table.schema)
+    return by_keys(df, job, channel, table.schema)
 
 
 def _check_names(df: DataFrame, job: Job) -> None:

@@ -1,9 +1,10 @@
 """Which snapshot of a master a task reads: that of its micro-batch, whoever pinned it.
 
-A streaming DataFrame is pinned by its tasks, batch by batch. Any other is settled by the driver
-before it runs: on the pin of the micro-batch in which it was made (``foreachBatch``), or else on
-the current snapshot, which is held for a day from its last use or until the driver ends. So is a
-snapshot that was chosen for a stream, by the driver too while the stream has nothing to do.
+A streaming DataFrame is pinned by its tasks, batch by batch; by the driver, where Java reads. Any
+other is settled by the driver before it runs: on the pin of the micro-batch in which it was made
+(``foreachBatch``), or else on the current snapshot, which is held for a day from its last use or
+until the driver ends. So is a snapshot that was chosen for a stream, by the driver too while the
+stream has nothing to do.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import pyspark
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from semistream.master import Master
     from semistream.spark.probe import Hosts
 
@@ -42,8 +44,8 @@ class Setting:
     """Tasks that run at once in all executors."""
     hosts: Hosts | None
     """None where they were not looked at."""
-    no_java: str = ""
-    """Why Java cannot look rows up; nothing if it can."""
+    no_java: Callable[[], str] = str
+    """Tells why Java cannot look rows up, nothing if it can; where it can, it is made ready."""
 
     @property
     def in_memory(self) -> bool:
@@ -69,21 +71,27 @@ def choose_transfer(asked: str, setting: Setting) -> Choice:
     """Choose what passes through Python: nothing, the keys alone, or whole rows."""
     if asked not in TRANSFER:
         raise OptionError.unknown("transfer", asked, TRANSFER)
-    refusals = {"none": setting.no_java, "keys": _no_keys(setting), "rows": ""}
     if asked != "auto":
-        if refusals[asked]:
-            msg = f"transfer={asked!r} is not possible: {refusals[asked]}; take transfer='auto'"
+        if refusal := _refusal(asked, setting):
+            msg = f"transfer={asked!r} is not possible: {refusal}; take transfer='auto'"
             raise OptionError(msg)
         return Choice(asked, "as asked")
-    if setting.in_memory and not refusals["none"]:
+    no_java = setting.no_java() if setting.in_memory else "pages do not lie in memory"
+    if not no_java:
         return Choice("none", "one answer a row, and Java reads pages that lie in memory")
-    if refusals["keys"]:
-        return Choice("rows", refusals["keys"])
+    if no_keys := _no_keys(setting):
+        return Choice("rows", no_keys)
     if setting.live:
         return Choice("keys", "one answer a row; its other columns need not pass")
     if not setting.in_memory:
         return Choice("rows", "rows may wait for their pages, and leave in any order")
-    return Choice("keys", "one answer a row, and pages lie in memory")
+    return Choice("keys", f"one answer a row, and pages lie in memory; not Java, for {no_java}")
+
+
+def _refusal(asked: str, setting: Setting) -> str:
+    if asked == "none":
+        return setting.no_java()
+    return _no_keys(setting) if asked == "keys" else ""
 
 
 def _no_keys(setting: Setting) -> str:

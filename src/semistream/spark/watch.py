@@ -140,9 +140,11 @@ def reports_of(df: DataFrame) -> Channel:
     return channel
 
 
-def looked_up_in_java(df: DataFrame, job: Job, held: int) -> None:
-    """Have an enrichment told of whose look-ups are Java's, which holds so many bytes for it."""
-    if reports_of(df) is not None:
+def looked_up_in_java(job: Job, held: int | None) -> None:
+    """Note how many bytes Java holds for an enrichment; None if its look-ups are not Java's."""
+    if held is None:
+        _IN_JAVA.pop(job.name, None)
+    else:
         _IN_JAVA[job.name] = held, job.memory
 
 

@@ -14,11 +14,12 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <p>These are two calls, for between them Spark counts rows, and copies what it counts: so it copies a number.
  *
  * <p>A snapshot is named by its description (`description.py`), the same text in all tasks of a micro-batch. What
- * tasks know of its pages stays with the executor, until a newer snapshot takes its place or memory is short.
+ * tasks know of its pages stays with the executor as long as it is the last that some enrichment has asked for.
  */
 public final class Lookup implements Serializable {
     private static final long serialVersionUID = 1L;
-    private static final Map OPEN = new HashMap(); // enrichment -> SoftReference of its Table
+    private static final Map LAST = new HashMap(); // enrichment -> description
+    private static final Map OPEN = new HashMap(); // description -> SoftReference of its Table
 
     private final String enrichment;
     private transient UTF8String snapshot;
@@ -56,11 +57,13 @@ public final class Lookup implements Serializable {
     }
 
     private static synchronized Table opened(String enrichment, String description) {
-        SoftReference known = (SoftReference) OPEN.get(enrichment);
+        LAST.put(enrichment, description);
+        OPEN.keySet().retainAll(LAST.values());
+        SoftReference known = (SoftReference) OPEN.get(description);
         Table table = known == null ? null : (Table) known.get();
-        if (table == null || !table.description.equals(description)) {
+        if (table == null) {
             table = new Table(description);
-            OPEN.put(enrichment, new SoftReference(table));
+            OPEN.put(description, new SoftReference(table));
         }
         return table;
     }

@@ -7,8 +7,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Asks the driver's Python which snapshot a micro-batch reads (`lookup.py`).
  *
- * <p>In a plan it stands for a constant, which Spark computes when it plans the micro-batch: so it is asked once a
- * micro-batch, and all tasks have the same answer.
+ * <p>In a plan it stands for a constant, which Spark computes when it plans the micro-batch: so all of its tasks have
+ * the same answer.
  */
 public final class Snapshots {
     private final BiFunction ask;

@@ -1,5 +1,6 @@
 package semistream;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.io.UncheckedIOException;
@@ -22,7 +23,6 @@ final class Table {
     private static final long ABSENT = -1;
     private static final int ROWS = 0, STEP = 1, HEAD = 2;
 
-    final String description;
     final Columns columns;
     private final String path;
     private final int[] buffers;
@@ -34,7 +34,6 @@ final class Table {
     private final AtomicReferenceArray pages;
 
     Table(String description) {
-        this.description = description;
         Description told = new Description(description);
         path = told.text("pages");
         buffers = told.numbers("buffers");
@@ -42,6 +41,10 @@ final class Table {
         int count = (int) told.number("page_count");
         MappedByteBuffer index = map(told.text("index"), 0, told.number("index_bytes"));
         long at = address(index);
+        if (Hash.ofPage(at, (int) told.number("index_bytes")) != Long.parseUnsignedLong(told.text("index_checksum"))) {
+            throw new IllegalStateException(
+                    told.text("index") + " is damaged, its checksum differs; build the master again");
+        }
         mapped = segments(told.number("pages_bytes"), told.number("largest_page"), index);
         lengths = at + told.number("length");
         rows = at + told.number("rows");
@@ -80,6 +83,10 @@ final class Table {
             } finally {
                 file.close();
             }
+        } catch (FileNotFoundException error) {
+            throw new IllegalStateException(path + " is not there, or cannot be read by this executor: the snapshot may be"
+                    + " gone, for it is held for a day; call enrich again. Or put the master on a path that all executors"
+                    + " share.", error);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }

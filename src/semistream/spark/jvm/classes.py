@@ -38,24 +38,29 @@ def add_classes(spark: SparkSession) -> None:
     ClassesError
         This version of Spark does not compile them, or they cannot be kept on disk.
     """
-    if spark.sparkContext in _ADDED:
+    context = spark.sparkContext
+    if context in _ADDED:
         return
     try:
-        path = _jar(spark.sparkContext, spark.version)
-        spark.sql(f"ADD JAR '{path.as_uri()}'")
-    except (Py4JError, PySparkException, OSError) as error:
+        path = _jar(context, spark.version)
+        context._jsc.sc().addJar(str(path))  # noqa: SLF001 - the one way
+        # Into the loader that all of the driver's threads have from the one that started them: any
+        # of them may compile a plan.
+        _gateway(context).jvm.PythonSQLUtils.addJarToCurrentClassLoader(str(path))
+        java_object(spark, "Lookup", "trial")
+    except (Py4JError, PySparkException, OSError, RuntimeError) as error:
         first = str(error).strip().partition("\n")[0]
         msg = f"the classes for look-ups in Java cannot be had on Spark {spark.version}: {first}"
         raise ClassesError(msg) from error
-    _ADDED.add(spark.sparkContext)
+    _ADDED.add(context)
 
 
 def java_object(spark: SparkSession, name: str, *arguments: object) -> Any:  # noqa: ANN401
     """Make an object of one of the classes, which were added to the session."""
-    # By their loader: Py4J looks for a class with that of its thread, which may be another.
-    loader = spark._jsparkSession.sharedState().jarClassLoader()  # noqa: SLF001 - the one way
+    jvm = _gateway(spark.sparkContext).jvm
+    loader = jvm.Thread.currentThread().getContextClassLoader()
     constructor = loader.loadClass(f"semistream.{name}").getConstructors()[0]
-    given = _gateway(spark.sparkContext).jvm.java.util.ArrayList()
+    given = jvm.java.util.ArrayList()
     for argument in arguments:
         given.add(argument)
     return constructor.newInstance(given.toArray())

@@ -26,6 +26,7 @@ _UNSIGNED = {pa.uint8(), pa.uint16(), pa.uint32()}
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 0, "ns": -1_000}
 """What a number of each unit is multiplied with to be microseconds; if negative, divided by."""
 _INDEX = ("code", "offset", "length", "rows", "checksum")
+_LARGEST = 1 << 29  # bytes of a page
 _OBJECT = 16  # bytes of a Java array beside its items
 _REFERENCE = 8
 
@@ -36,8 +37,10 @@ def unreadable(master: Master, select: Sequence[str]) -> str:
         return "the key has several columns"
     if not _is_whole(master) and master.keys.types[0] not in {pa.string(), pa.binary()}:
         return f"keys of type {master.schema.field(master.key[0]).type} are compared in Python"
-    if master.statistics.parts != master.pages:
-        return "a row is larger than a page"
+    if master.statistics.parts != master.pages or master.statistics.largest_part > _LARGEST:
+        return "pages are too large"
+    if not str(master.path.absolute()).isascii():
+        return "Java may not find a path with letters that are not ASCII"
     for name in select:
         kind = master.schema.field(name).type
         if not _is_readable(master.schema.field(name)):
@@ -82,6 +85,7 @@ def described(master: Master, select: Sequence[str]) -> str:
         "largest_page": master.statistics.largest_part,
         "index": str(index.path.absolute()),
         "index_bytes": index.size,
+        "index_checksum": manifest.index_checksum,
         **_index_columns(index.mapped()),
         "buffers": buffers,
         "fields": len(select),

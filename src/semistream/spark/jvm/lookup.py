@@ -12,10 +12,11 @@ from semistream.errors import MasterError
 from semistream.spark.cluster import context_of
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
 from semistream.spark.jvm.description import described, known_bytes, unreadable
-from semistream.spark.pinned import batch_of_driver, may_pin
+from semistream.spark.pinned import batch_of_driver, may_pin, snapshot_of
 from semistream.spark.settle import Found, settled
 from semistream.spark.transfer import columns_of
 from semistream.spark.types import quoted
+from semistream.spark.watch import looked_up_in_java
 from semistream.spark.worker import checked
 from semistream.units import format_bytes
 
@@ -78,7 +79,7 @@ def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
     key = df[quoted(name)]
     if isinstance(df.schema[name].dataType, IntegralType):
         key = key.cast("long")
-    snapshot, place = calls.snapshot(_describing(job), df.isStreaming), F.col(_PLACE)
+    snapshot, place = calls.snapshot(_describing(job)), F.col(_PLACE)
     asked = df.withColumn(_PLACE, calls.lookup(job.name, "find", LongType(), [snapshot, key]))
     matched = F.coalesce(place, F.lit(-1)) >= 0
     if not columns:
@@ -91,25 +92,39 @@ def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
 def _describing(job: Job) -> Describe:
     """Give a function that describes the snapshot which a micro-batch of a query reads.
 
-    Both are empty outside of streams. Spark asks several times while it plans a micro-batch.
+    Both are empty outside of streams. Spark asks several times while it plans a micro-batch, and
+    when it plans a run of another DataFrame: so its snapshot is held on.
     """
-    last: dict[str, str] = {}
+    last: dict[str, str] = {}  # files → description; queries of one DataFrame may ask side by side
 
     def describe(query: str, batch: str) -> str:
-        master = checked(job, (query, batch) if query and batch else None)
-        files = master.manifest.files
-        if files not in last:
-            if why := unreadable(master, job.select):
-                msg = (
-                    f"{job.shown}: since the query {job.name!r} was started the master has changed "
-                    f"so that Java cannot read it ({why}); start the query again"
-                )
-                raise MasterError(msg)
+        of = (query, batch) if query and batch else None
+        if of and not snapshot_of(job, of):
+            # Asked twice it might give two, and what was found in one be taken from the other.
+            msg = f"{job.shown}: snapshots cannot be pinned there any more; start the query again"
+            raise MasterError(msg)
+        master = checked(job, of)
+        text = last.get(master.manifest.files)
+        if text is None:
+            text = _described(job, master, streaming=bool(of))
             last.clear()
-            last[files] = described(master, job.select)
-        return last[files]
+            last[master.manifest.files] = text
+        return text
 
     return describe
+
+
+def _described(job: Job, master: Master, streaming: bool) -> str:
+    """Describe a snapshot that may have come since the query was started."""
+    if why := unreadable(master, job.select) or _too_large(job, master):
+        msg = (
+            f"{job.shown}: since the query {job.name!r} was started the master has changed so that "
+            f"Java cannot read it ({why}); start the query again"
+        )
+        raise MasterError(msg)
+    if streaming:
+        looked_up_in_java(job, known_bytes(master, job.select))
+    return described(master, job.select)
 
 
 class _Calls:
@@ -119,10 +134,8 @@ class _Calls:
         self._spark = spark
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - the one way to Java
 
-    def snapshot(self, describe: Describe, streaming: bool) -> Column:
-        """Give what stands for the snapshot: a constant, in a stream one of each micro-batch."""
-        if not streaming:
-            return F.lit(describe("", ""))
+    def snapshot(self, describe: Describe) -> Column:
+        """Give what stands for the snapshot: a constant, computed whenever Spark plans a run."""
         ensure_callback_server_started(self._gateway)  # type: ignore[no-untyped-call]
         asked = java_object(self._spark, "Snapshots", _Asked(describe))
         return self._call(asked, "current", StringType(), [], constant=True)
