@@ -17,6 +17,7 @@ __all__ = ["PEERS_FIGURES"]
 
 _LINES = (
     "enrich",
+    "enrich-keys",
     "default",
     "sort-merge",
     "broadcast",
