@@ -25,12 +25,20 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return made
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """As much as a run into files has not done before something is killed."""
+    made = Data(tmp_path_factory.mktemp("many") / "data", files=48, rows=50_000)
+    made.write()
+    return made
+
+
 def test_files_have_every_row_once_after_a_killed_worker_and_a_killed_driver(
-    data: Data, tmp_path: Path
+    many: Data, tmp_path: Path
 ) -> None:
-    run = Run(data, tmp_path / "run", "parquet")
+    run = Run(many, tmp_path / "run", "parquet")
     run.execute(["worker", "driver"])
-    assert data.differences(run.result) == (0, 0)
+    assert many.differences(run.result) == (0, 0)
     assert run.done == {"worker": 1, "driver": 1, "starts": 2}
     assert run.lost_tasks() >= 1
 

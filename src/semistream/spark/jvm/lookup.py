@@ -75,6 +75,8 @@ def _no_classes(spark: SparkSession) -> str:
 def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
     """Have the JVM look rows up in the pages of a snapshot."""
     calls, columns = _Calls(df.sparkSession), columns_of(job, master.schema)
+    if df.isStreaming:  # already now: metrics are told in the order of a query's enrichments
+        looked_up_in_java(job, known_bytes(master, job.select))
     (name,) = job.on
     key = df[quoted(name)]
     if isinstance(df.schema[name].dataType, IntegralType):
