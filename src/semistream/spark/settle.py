@@ -76,7 +76,8 @@ def settled(rows: DataFrame, job: Job, found: Found) -> DataFrame:
     elif job.missing.kind == "drop":
         rows = rows.where(found.matched | handled(job))
     columns = [_filled(job, field, found) for field in found.columns]
-    rows = rows.withColumns(dict(found.more))
+    if found.more:  # Spark Connect refuses none
+        rows = rows.withColumns(dict(found.more))
     status = [told.alias(job.status, metadata=_metadata(job))] if job.status else []
     return rows.select(*map(quoted, found.stream), *columns, *status)
 
