@@ -142,7 +142,7 @@ def test_a_setting_that_fails_leaves_the_others(folder, monkeypatch):
     def some(grid, engines, at, batch_rows):
         if at.options["read"] == "direct":
             raise EngineError("not one batch")
-        return {"milliseconds": [[9, 9, 9]], "held": {"python": 1}}
+        return {"milliseconds": [[9, 9, 9]]}
 
     monkeypatch.setattr(growth, "_timed", lambda *_: [])
     monkeypatch.setattr(growth, "_grown", some)
@@ -192,7 +192,7 @@ def record():
     """A record as the benchmark writes it."""
     times = {"enrich": 500, "enrich-auto": 500, "default": 6_000, "duckdb": 600, "lmdb": 1_000}
     cells = [cell(times), cell(times, batch_rows=10_000), cell(times, exponent=0.5)]
-    grown = {"rows": 2_000_000, "memory": 64 << 20, "read": "mapped", "held": {"python": 10**8}}
+    grown = {"rows": 2_000_000, "memory": 64 << 20, "read": "mapped"}
     return {
         "kind": "peers",
         "grid": {

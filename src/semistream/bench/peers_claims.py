@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.rounds import best, core_rates, is_plain, steadily, to
+from semistream.bench.rounds import best, core_rates, is_bound, is_plain, steadily, to
 from semistream.bench.summary import Spread, quantile, ratio
 from semistream.units import format_bytes
 
@@ -116,7 +116,7 @@ def _auto_pairs(
     cell: Record,
     others: Sequence[str],  # noqa: ARG001 - as the other
 ) -> Iterator[tuple[str, Spread]]:
-    ways = [s for s in cell["milliseconds"] if s != "bound" and not s.endswith("-memory")]
+    ways = [name for name in cell["milliseconds"] if not is_bound(name)]
     rival = best(cell, ways, record["dropped"])
     found = to(cell, "enrich-auto", rival, record["dropped"])
     if rival is not None and found is not None:

@@ -6,7 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.peers_claims import claims
-from semistream.bench.rounds import best, core_rates, is_plain, rates, steadily, to, warm
+from semistream.bench.rounds import best, core_rates, is_bound, is_plain, rates, steadily, to, warm
 from semistream.bench.sheet import Sheet, thousands
 from semistream.bench.summary import quantile
 from semistream.units import format_bytes
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["peers_sheets"]
 
-_OURS, _BOUND = "enrich", "bound"
-_IN_MEMORY = ("arrow-memory", "duckdb-memory", "polars-memory")
+_OURS = "enrich"
 
 
 def peers_sheets(record: Record) -> Iterator[Sheet]:
@@ -61,15 +60,11 @@ def _rates(record: Record, title: str, heads: Sequence[str], cells: list[Record]
     known = dict.fromkeys(s for c in cells for s in (*c["milliseconds"], *c["failed"]))
     names = sorted(known, key=list(labels).index)
     rows = [(labels[name], *(_rate(cell, name, dropped) for cell in cells)) for name in names]
-    rivals = [name for name in names if not _is_ours_or_bound(name)]
+    rivals = [name for name in names if not name.startswith(_OURS) and not is_bound(name)]
     rows.append(("enrich to the best other", *(_to_best(c, rivals, record) for c in cells)))
     failed = {f"{labels[s]}: {why}" for c in cells for s, why in c["failed"].items()}
     note = "thousand stream rows/s: median of rounds (range); join, and rows of a micro-batch"
     return Sheet(title, ("", *heads), tuple(rows), "; ".join([note, *sorted(failed)]))
-
-
-def _is_ours_or_bound(name: str) -> bool:
-    return name.startswith(_OURS) or name == _BOUND or name in _IN_MEMORY
 
 
 def _rate(cell: Record, name: str, dropped: int) -> str:
@@ -122,7 +117,7 @@ def _growth(record: Record) -> Sheet:
     for entry in sorted(record["growth"], key=_setting):
         about = (f"{entry['rows']:,}", format_bytes(entry["memory"]), entry["read"])
         if "failed" in entry:
-            rows.append((*about, "failed", entry["failed"][:60], ""))
+            rows.append((*about, "failed", entry["failed"][:60]))
             continue
         warmed = [t for took in entry["milliseconds"] for t in warm(took, record["dropped"])]
         middle = statistics.median(warmed)
@@ -131,8 +126,8 @@ def _growth(record: Record) -> Sheet:
             if entry["batch_rows"] == large
             else ("", f"{middle:.0f} ms ({min(warmed)}–{max(warmed)})")
         )
-        rows.append((*about, *shown, format_bytes(entry["held"]["python"])))
-    heads = ("R", "budget", "read", "thousand rows/s", "a small batch", "Python's processes held")
+        rows.append((*about, *shown))
+    heads = ("R", "budget", "read", "thousand rows/s", "a small batch")
     small = min(entry["batch_rows"] for entry in record["growth"])
     note = f"large batches have {large:,} rows, small ones {small:,}; medians"
     return Sheet("As the master grows: left, Zipf 1, local[2]", heads, tuple(rows), note)

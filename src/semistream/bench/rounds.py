@@ -10,13 +10,28 @@ from semistream.bench.summary import Spread, ratio, spread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Steadily", "best", "core_rates", "is_plain", "rates", "steadily", "to", "warm"]
+__all__ = [
+    "Steadily",
+    "best",
+    "core_rates",
+    "is_bound",
+    "is_plain",
+    "rates",
+    "steadily",
+    "to",
+    "warm",
+]
 
 
 def is_plain(record: dict[str, Any], cell: dict[str, Any]) -> bool:
     """Whether a cell has the skew and budget of most, and one row a key."""
     usual = (1.0, record["grid"]["share"], 1)
     return (cell["exponent"], cell["share"], cell["duplicates"]) == usual
+
+
+def is_bound(system: str) -> bool:
+    """Whether a system is none that one would take: it does not join, or has R in memory."""
+    return system in {"none", "bound"} or system.endswith("-memory")
 
 
 def warm(milliseconds: Sequence[int], dropped: int) -> Sequence[int]:

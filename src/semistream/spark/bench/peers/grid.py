@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
-__all__ = ["FULL", "PARTS", "Cell", "PeersGrid"]
+__all__ = ["BOUNDS", "FULL", "PARTS", "Cell", "PeersGrid"]
 
 PARTS = ("cells", "flink", "memory", "growth", "cores", "steady")
 """What there is to measure."""
@@ -18,6 +18,7 @@ IN_MEMORY = ("arrow-memory", "duckdb-memory", "polars-memory")
 BATCHES = ("jdbc", "delta")
 OURS = ("enrich", "enrich-auto", "enrich-keys")
 STRONG = (*OURS, *SPARK, *BATCHES, *STORES)
+BOUNDS = ("none", "bound")
 ROW_BY_ROW = ("lmdb-rows", "rocksdb-rows", "sqlite-rows")
 
 
@@ -60,7 +61,7 @@ class PeersGrid:
     duplicates: int = 3
     absent: float = 0.05
     """The share of stream rows without a match."""
-    systems: tuple[str, ...] = (*STRONG, "bound", *IN_MEMORY, *ROW_BY_ROW)
+    systems: tuple[str, ...] = (*STRONG, *BOUNDS, *IN_MEMORY, *ROW_BY_ROW)
     """Who is measured, of all; the published algorithms in one cell, if any."""
     published: bool = True
     rounds: int = 2
@@ -101,10 +102,10 @@ class PeersGrid:
         ]
         if least >= FULL:
             return tuple(plain)
-        base = Cell(least, "left", middle, self._known(STRONG), share=self.share)
+        base = Cell(least, "left", middle, self._known((*STRONG, "none")), share=self.share)
         skewed = [replace(base, exponent=exponent) for exponent in self.exponents]
         several = [replace(base, duplicates=self.duplicates)] if self.duplicates > 1 else []
-        ours = self._known((*OURS, *STORES, "bound"))
+        ours = self._known((*OURS, *STORES, *BOUNDS))
         budgets = [
             replace(base, share=share, batch_rows=max(self.batch_rows), systems=ours)
             for share in self.shares
@@ -114,8 +115,8 @@ class PeersGrid:
     def _at(self, rows: int, how: str, batch_rows: int) -> tuple[str, ...]:
         """Give who is measured: bounds and slow ways at the least R, not with small batches."""
         if rows >= FULL:
-            return self._known((*OURS, *SPARK, "duckdb"))  # the others were compared at 10M
-        names: tuple[str, ...] = (*STRONG, "bound")
+            return self._known((*OURS, *SPARK, "duckdb", "none"))  # the others were compared at 10M
+        names: tuple[str, ...] = (*STRONG, *BOUNDS)
         if rows == min(self.rows) and how == "left" and batch_rows > min(self.batch_rows):
             names += IN_MEMORY
         if self._is_middle(rows, how, batch_rows):

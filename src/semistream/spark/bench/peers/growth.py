@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.spark.bench.data import Products, Sales
 from semistream.spark.bench.engine import EngineError, Engines
-from semistream.spark.bench.footprint import Footprint
 from semistream.spark.bench.grid import DROPPED
 from semistream.spark.bench.queries import Batches, Enough, time_batches
 from semistream.spark.bench.systems import Setting
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["measure_cores", "measure_growth", "settings_of_growth"]
 
+_COMPILING = 3  # runs that do not count: meanwhile the JVM compiles what runs often
+
 
 def settings_of_growth(grid: PeersGrid, folder: Path) -> list[tuple[Setting, int]]:
     """Give every R, with a share of it as memory and a constant, and rows of a batch."""
@@ -37,7 +38,7 @@ def settings_of_growth(grid: PeersGrid, folder: Path) -> list[tuple[Setting, int
 
 
 def measure_growth(
-    grid: PeersGrid, folder: Path, engines: Engines, order: Random, say: Callable[[str], None]
+    grid: PeersGrid, folder: Path, engines: Caller, order: Random, say: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
     """Give times of large and small batches as R grows.
 
@@ -57,11 +58,9 @@ def measure_growth(
             yield about | {"batch_rows": batch_rows, "failed": str(error)}
 
 
-def _grown(grid: PeersGrid, engines: Engines, at: Setting, batch_rows: int) -> dict[str, Any]:
+def _grown(grid: PeersGrid, engines: Caller, at: Setting, batch_rows: int) -> dict[str, Any]:
     batches = _batches(grid, at.products, batch_rows)
-    with Footprint(engines.pid("main"), every=0.5) as footprint:
-        took = [_timed(grid, engines, at, batches) for _ in range(grid.rounds)]
-    return {"milliseconds": took, "held": footprint.most}
+    return {"milliseconds": [_timed(grid, engines, at, batches) for _ in range(grid.rounds)]}
 
 
 def measure_cores(
@@ -78,7 +77,8 @@ def measure_cores(
             os.sched_setaffinity(0, allowed[:count])  # what is started from here has it too
             try:
                 with Engines({"main": f"local[{count}]"}, config) as engines:
-                    _timed(grid, engines, at, batches)  # what is compiled meanwhile does not count
+                    for _ in range(_COMPILING):
+                        _timed(grid, engines, at, batches)
                     took = _timed(grid, engines, at, batches)
             finally:
                 os.sched_setaffinity(0, allowed)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistream.spark.bench.data import Products, Sales
 from semistream.spark.bench.engine import EngineError, Engines
 from semistream.spark.bench.footprint import Footprint
 from semistream.spark.bench.peers.contest import prepare
+from semistream.spark.bench.peers.growth import settings_of_growth
 from semistream.spark.bench.queries import Batches, time_batches
 from semistream.spark.bench.systems import Setting
 from semistream.spark.bench.systems.ours import ENRICH, NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from semistream.spark.bench.peers.grid import PeersGrid
 
@@ -33,17 +34,18 @@ def measure_memory(
 ) -> Iterator[dict[str, Any]]:
     """Give for every system the most that its processes held, each in a session of its own.
 
-    Ours is measured with larger masters too: what it holds beyond its budget must not grow.
+    Ours is measured with larger masters too, with a share of each and with a constant: what it
+    holds beyond its budget must not grow.
     """
     small = config | {
         "spark.driver.memory": grid.broadcast_memory,
         "spark.driver.extraJavaOptions": _SMALL_HEAP,
     }
-    for system, rows in measured_memory(grid):
-        say(f"memory: {system}, R = {rows:,}")
+    for system, rows, memory in measured_memory(grid):
+        say(f"memory: {system}, R = {rows:,}, {memory >> 20} MiB")
         products = Products(rows, folder)
         products.master()  # to build it takes memory that is not the enrichment's
-        at = Setting.of(products, "left", grid.share, url)
+        at = Setting(products, "left", memory, url=url)
         batches = _sales(grid, products, folder)
         about = {"system": system, "rows": rows, "memory": at.memory}
         try:
@@ -52,11 +54,13 @@ def measure_memory(
             yield about | {"failed": str(error)}
 
 
-def measured_memory(grid: PeersGrid) -> list[tuple[str, int]]:
-    """Give the systems whose memory is measured, each with the rows of its master."""
+def measured_memory(grid: PeersGrid) -> list[tuple[str, int, int]]:
+    """Give the systems whose memory is measured, with the rows of the master and the budget."""
     systems = [name for name in (*_MEASURED, *_OTHERS) if name in grid.systems]
-    larger = [rows for rows in grid.growth if rows != grid.memory_rows and ENRICH in systems]
-    return [(name, grid.memory_rows) for name in systems] + [(ENRICH, rows) for rows in larger]
+    at = Setting.of(Products(grid.memory_rows, Path()), "left", grid.share)
+    grown = [(ENRICH, s.products.rows, s.memory) for s, _ in settings_of_growth(grid, Path())]
+    all_of = [(name, grid.memory_rows, at.memory) for name in systems]
+    return list(dict.fromkeys(all_of + (grown if ENRICH in systems else [])))
 
 
 def _sales(grid: PeersGrid, products: Products, folder: Path) -> Batches:
