@@ -21,7 +21,8 @@ from semistream.spark.bench.footprint import Footprint
 from semistream.spark.bench.peers import contest as contests
 from semistream.spark.bench.peers import growth
 from semistream.spark.bench.peers.contest import Contest, DifferentRowsError
-from semistream.spark.bench.peers.grid import FULL, STRONG, Cell, PeersGrid
+from semistream.spark.bench.peers.grid import BOUNDS, FULL, STRONG, Cell, PeersGrid
+from semistream.spark.bench.peers.memory import measured_memory
 from semistream.spark.bench.peers.steady import measure_steady
 from semistream.spark.bench.systems import SYSTEMS
 from test_cli import call
@@ -82,6 +83,19 @@ def test_one_system_can_be_chosen():
     assert {s for cell in grid.cells for s in cell.systems} == {"enrich", "duckdb"}
 
 
+def test_memory_is_measured_with_a_share_and_with_a_constant():
+    found = measured_memory(replace(PeersGrid(), systems=("enrich", "lmdb")))
+    assert found[:2] == [("enrich", 2_000_000, 12_000_000), ("lmdb", 2_000_000, 12_000_000)]
+    constant = PeersGrid().growth_memory
+    assert {(rows, memory) for _, rows, memory in found[2:]} == {
+        (2_000_000, constant),
+        (10_000_000, 60_000_000),
+        (10_000_000, constant),
+    }
+    assert len(found) == 5
+    assert not measured_memory(replace(PeersGrid(), systems=("bound",)))[1:]
+
+
 # -- the contest ------------------------------------------------------------------------------
 
 
@@ -89,7 +103,8 @@ def test_one_system_can_be_chosen():
 @pytest.mark.parametrize("how", ["left", pytest.param("inner", marks=pytest.mark.long)])
 def test_all_give_the_rows_of_sparks_join(spark, folder, how):
     # DuckDB does not do with so little memory; it has a test of its own.
-    able = [s for s in (*STRONG, "lmdb-rows", "sqlite-rows") if s not in {"broadcast", "duckdb"}]
+    all_of = (*STRONG, *BOUNDS, "lmdb-rows", "sqlite-rows")
+    able = [name for name in all_of if name not in {"broadcast", "duckdb"}]
     cell = Cell(ROWS, how, 500, (*able, "broadcast"), share=0.9)
     found = contest(folder, Here("broadcast")).measure(cell)
     # Every other one ran: rows that differ would have raised.

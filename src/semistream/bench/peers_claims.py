@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Claim", "claims"]
 
-_OURS = "enrich"
-# Two Python workers with their libraries, Arrow's buffers on both sides, what Spark holds of rows
-# whose answers are under way: docs/peers.md says which is how much.
-_CONSTANT = 512 << 20
+_OURS, _AUTO = "enrich", "enrich-auto"
+# The plan of an enrichment, its compiled code, the rows that leave it: docs/peers.md has how much.
+_CONSTANT = 128 << 20
 _AS_IT_IS = ("default", "shuffle-hash", "broadcast")
 _SPARK = {
     "Spark's best on the table as it is": _AS_IT_IS,
@@ -117,9 +116,9 @@ def _auto_pairs(
     others: Sequence[str],  # noqa: ARG001 - as the other
 ) -> Iterator[tuple[str, Spread]]:
     # `enrich` is the same code on Spark: beside it one would measure noise, which the tables show.
-    ways = [name for name in cell["milliseconds"] if name != _OURS and not is_bound(name)]
+    ways = [s for s in cell["milliseconds"] if s not in {_OURS, _AUTO} and not is_bound(s)]
     rival = best(cell, ways, record["dropped"])
-    found = to(cell, "enrich-auto", rival, record["dropped"])
+    found = to(cell, _AUTO, rival, record["dropped"])
     if rival is not None and found is not None:
         yield rival, found
 
