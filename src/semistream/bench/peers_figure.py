@@ -80,7 +80,9 @@ def _growing(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib 
     grown = sorted((e for e in record["growth"] if "failed" not in e), key=lambda e: e["rows"])
     batches = sorted({entry["batch_rows"] for entry in grown})
     panels = figure.subplots(1, 3)
-    large, small = ([e for e in grown if e["batch_rows"] == rows] for rows in batches[::-1])
+    small, large = (
+        [e for e in grown if e["batch_rows"] == rows] for rows in (batches[0], batches[-1])
+    )
     kinds: tuple[tuple[str, list[Record], Callable[[Record], float]], ...] = (
         ("million stream rows/s", large, lambda e: e["batch_rows"] / _middle(record, e) / 1e3),
         (f"ms of a batch of {batches[0]:,}", small, lambda e: _middle(record, e)),
