@@ -28,6 +28,8 @@ _LINES = (
     "rocksdb",
     "sqlite",
 )
+# The same in all panels, whoever is missing in one.
+_COLOURS = {name: "black" if name == "enrich" else f"C{i - 1}" for i, name in enumerate(_LINES)}
 
 
 def _by_memory(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
@@ -120,7 +122,8 @@ def _growth_line(
     chosen = [e for e in entries if (e["memory"] == fixed) == constant]
     if chosen:
         budget = f"{fixed >> 20} MiB" if constant else f"{share:.0%} of R"
-        style = "-" if chosen[0]["read"] == "mapped" else "--"
+        mapped = chosen[0]["read"] == "mapped"
+        style = f"C{2 * constant + mapped}{'-' if mapped else '--'}"
         x, y = [e["rows"] / 1e6 for e in chosen], [value(e) for e in chosen]
         label = f"{budget}, {chosen[0]['read']}"
         panel.plot(x, y, style, marker="s" if constant else "o", label=label)
@@ -171,9 +174,8 @@ def _lines(
         if chosen:
             width = 2.5 if name == "enrich" else 1.2
             values = [y(record, cell, name) for cell in chosen]
-            panel.plot(
-                list(map(x, chosen)), values, "o-", lw=width, ms=4, label=record["labels"][name]
-            )
+            style = {"lw": width, "ms": 4, "color": _COLOURS[name]}
+            panel.plot(list(map(x, chosen)), values, "o-", label=record["labels"][name], **style)
     if legend:
         panel.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
