@@ -10,7 +10,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+import semistream as ss
 from semistream.errors import OptionError
+from semistream.host import HostShare
 from semistream.spark.bench.data import KEY, Products, Sales
 from semistream.spark.bench.flink.run import (
     Flink,
@@ -22,6 +24,8 @@ from semistream.spark.bench.flink.run import (
 )
 from semistream.spark.bench.flink.sql import insert, tables
 from semistream.spark.bench.live_store import store_of
+from semistream.spark.bench.peers.lookup import budget_for
+from semistream.spark.bench.systems import Setting
 
 if TYPE_CHECKING:
     from parts.databases import PostgreSQL
@@ -55,6 +59,22 @@ def at(postgresql: PostgreSQL) -> FlinkSetting:
     at = setting(postgresql.url())
     at.store.load(Products(ROWS, Path()))
     return at
+
+
+def test_the_budget_for_as_many_rows_holds_them(
+    postgresql: PostgreSQL, at: FlinkSetting, tmp_path: Path
+) -> None:
+    beside = Setting(Products(ROWS, tmp_path), "left", 1 << 20, url=postgresql.url())
+    beside.store.load(beside.products)
+    budget, shared = budget_for(4 * at.cached, beside), HostShare(tmp_path / "host", tasks=2)
+    master = ss.open_master(postgresql.url(), table=beside.store.table, key=KEY)
+    keys = pa.record_batch({KEY: pa.array(range(0, 2 * 4 * at.cached, 2), pa.int64())})
+    with ss.Join(master, keys.schema, on=KEY, memory=budget * 3 // 4, shared=shared) as join:
+        for _ in range(32):  # an eighth of the room is filled at a time
+            before = join.metrics.fetched
+            list(join.offer(keys))
+            list(join.drain())
+    assert join.metrics.fetched - before <= keys.num_rows // 20
 
 
 def expected(files: list[Path], how: str) -> list[tuple[object, ...]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-__all__ = ["Claim", "claims"]
+__all__ = ["BESIDE_FLINK", "Claim", "claims"]
 
 _OURS, _AUTO = "enrich", "enrich-auto"
 # The plan of an enrichment, its compiled code, the rows that leave it: docs/peers.md has how much.
@@ -26,6 +26,12 @@ _SPARK = {
 }
 _STORES = ("lmdb", "rocksdb", "sqlite", "lmdb-rows", "rocksdb-rows", "sqlite-rows")
 _BATCHES = ("jdbc", "delta")
+BESIDE_FLINK = {
+    "enrich": "from pages",
+    "enrich-database": "from PostgreSQL, the same share of R's bytes for everything",
+    "enrich-database-rows": "from PostgreSQL, as many rows cached",
+}
+"""Where rows come from, and what is the same, in the ways that are set beside Flink."""
 _TO_SPARK = (
     # how, R, rows of a batch, times
     ("left", 10_000_000, 100_000, 10.0),
@@ -125,7 +131,7 @@ def _auto_pairs(
 
 def _flink(record: Record) -> Iterator[Claim]:
     for entry in record.get("flink", {}).get("cells", []):
-        for name, from_where in ((_OURS, "from pages"), ("enrich-database", "from PostgreSQL")):
+        for name, from_where in BESIDE_FLINK.items():
             found = ratio(entry["rates"][name], entry["rates"]["flink"])
             yield _ratio(f"{entry['how']}, {from_where}, to Flink's lookup join", 5.0, found, "")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.peers_claims import claims
+from semistream.bench.peers_claims import BESIDE_FLINK, claims
 from semistream.bench.rounds import best, core_rates, is_bound, is_plain, rates, steadily, to, warm
 from semistream.bench.sheet import Sheet, thousands
 from semistream.bench.summary import quantile
@@ -179,7 +179,7 @@ def _flink(record: Record) -> Sheet:
     if "failed" in flink:
         return Sheet("Flink's lookup join", ("", "why"), (("left out", flink["failed"]),))
     rows = [
-        (entry["how"], name, thousands(entry["rates"][name]))
+        (entry["how"], *_beside_flink(entry, name), thousands(entry["rates"][name]))
         for entry in flink["cells"]
         for name in entry["rates"]
     ]
@@ -187,7 +187,13 @@ def _flink(record: Record) -> Sheet:
         f"Flink's lookup join by JDBC, {flink['cached']:,} rows cached; PostgreSQL, "
         f"R = {flink['rows']:,}, Zipf 1"
     )
-    return Sheet(title, ("join", "", "thousand rows/s"), tuple(rows), flink["note"])
+    return Sheet(title, ("join", "", "budget", "thousand rows/s"), tuple(rows), flink["note"])
+
+
+def _beside_flink(entry: Record, name: str) -> tuple[str, str]:
+    if name not in BESIDE_FLINK:
+        return "Flink", "–"
+    return f"enrich, {BESIDE_FLINK[name]}", format_bytes(entry["memory"][name])
 
 
 def _claims(record: Record) -> Sheet:
