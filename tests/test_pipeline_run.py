@@ -24,6 +24,7 @@ from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.sales import Sales
 from semistream.spark import checkpoint, running, watch
 from semistream.spark.checkpoint import CheckpointError
+from semistream.spark.notes import LocalNotes, notes_in
 from semistream.spark.pipeline import prepare, start
 from semistream.spark.progress import Metrics
 from semistream.spark.replayed import Replayed
@@ -212,18 +213,53 @@ def mounted(tmp_path, spark):
     settings.set("fs.defaultFS", before)
 
 
-def test_the_note_of_a_checkpoint_is_where_spark_has_its_offsets(spark, mounted):
-    folder = checkpoint._folder("/data/sales", spark)
-    assert (folder.read(), folder.is_used()) == (None, False)
-    folder.write("whole")
-    assert (mounted / "sales" / checkpoint.NOTE).read_text() == "whole"
-    with pytest.raises(CheckpointError, match="another run has begun with this checkpoint"):
-        folder.write("another")
-    (mounted / "sales" / "metadata").touch()
-    assert (folder.read(), folder.is_used()) == ("whole", True)
-    here = checkpoint._folder((mounted / "sales").as_uri(), spark)
-    assert isinstance(here, checkpoint._Local)
-    assert here.read() == "whole"
+def test_notes_of_a_checkpoint_are_where_spark_has_its_offsets(spark, mounted):
+    notes = notes_in("/data/sales", spark)
+    assert (notes.read("a"), notes.names()) == (None, [])
+    assert notes.write_first("a", "whole") == "whole"
+    assert notes.write_first("a", "another") == "whole"
+    assert [path.name for path in (mounted / "sales").glob("[!.]*")] == ["a"]
+    assert (mounted / "sales" / "a").read_text() == "whole"
+    here = notes_in((mounted / "sales").as_uri(), spark)
+    assert isinstance(here, LocalNotes)
+    assert (here.read("a"), here.names()) == ("whole", ["a"])
+    assert here.write_first("a", "another") == "whole"
+    notes.remove("a")
+    assert notes.names() == here.names() == []
+
+
+def test_two_starts_at_once_have_one_id(tmp_path, spark, monkeypatch):
+    """Both find a new checkpoint; the second writes its note just before the first does."""
+    told = prepare(read_pipeline(pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")), spark)
+    first, ids = LocalNotes.write_first, []
+
+    def beaten(notes, name, text):
+        monkeypatch.undo()
+        ids.append(checkpoint.claim(told.pipeline, told.flow, spark))
+        return first(notes, name, text)
+
+    monkeypatch.setattr(LocalNotes, "write_first", beaten)
+    ids.append(checkpoint.claim(told.pipeline, told.flow, spark))
+    assert ids[0] == ids[1] == checkpoint.query_of(told.pipeline, spark)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"id": "x"}', "\0\0"])
+def test_a_damaged_note_of_a_checkpoint_is_told(tmp_path, spark, text):
+    path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
+    (tmp_path / "pipeline.checkpoint").mkdir()
+    (tmp_path / "pipeline.checkpoint" / checkpoint.NOTE).write_text(text)
+    with pytest.raises(CheckpointError, match=r"semistream\.json is damaged.*from a backup"):
+        start(read_pipeline(path), spark)
+
+
+def test_the_note_of_a_checkpoint_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """A power cut behind the rename must not leave an empty note."""
+    calls, real, link = [], os.fsync, os.link
+    monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("sync"), real(handle))[1])
+    monkeypatch.setattr(os, "link", lambda *a, **b: (calls.append("name"), link(*a, **b))[1])
+    LocalNotes(tmp_path / "new" / "folder").write_first("note", "text")
+    new_folders = 2
+    assert calls == ["sync"] * new_folders + ["sync", "name", "sync"]
 
 
 def test_an_error_while_it_runs(tmp_path, spark, data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from contextlib import closing
@@ -16,9 +17,12 @@ from deltalake import DeltaTable
 import semistream as ss
 from parts.connectors import require
 from parts.databases import DATABASE, PASSWORD, USER
+from semistream.master import pins
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.spark import batchwise, running
+from semistream.spark import batchwise, held, running, storage
 from semistream.spark.checkpoint import CheckpointError
+from semistream.spark.decisions import Decisions
+from semistream.spark.delta import Once
 from semistream.spark.pipeline import prepare, start
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
@@ -233,7 +237,121 @@ def test_what_was_found_is_held_where_a_master_has_no_snapshots(
     assert (0, "products") in absent
     sales = table(folder / "out", "sale") + table(folder / "out.quarantine", "sale")
     assert sorted(sales) == [(sale,) for sale in range(2 * ROWS)]
-    assert [each.name for each in folder.glob("*/semistream-held/*")] == ["1"]
+    kept = [each.name for each in folder.glob("*/semistream-held/[!.]*")]
+    assert [name.partition("-")[0] for name in kept] == ["1"]
+
+
+@pytest.fixture
+def cut_off(spark, folder, crashing):
+    """A pipeline whose first batch is in the sink and not in the quarantine."""
+    path = pipeline(folder)
+    crashing(behind=False)
+    with pytest.raises(running.QueryFailedError, match="in between"):
+        run(path, spark)
+    return path
+
+
+def give_pins_up(folder):
+    """Remove the pins of all queries, as after seven days; then all products come."""
+    for query in (folder / "products/.pins").glob("*-*"):
+        if not query.name.startswith("held-"):
+            shutil.rmtree(query)
+    ss.build_master(pa.table(ALL_PRODUCTS), folder / "products", key="key")
+
+
+def test_a_replay_whose_snapshot_is_gone_is_refused_until_its_note_is_removed(
+    spark, folder, cut_off
+):
+    give_pins_up(folder)
+    told = r"micro-batch 0 of .* snapshot \w+-\w+ of the master .*products, and that snapshot is go"
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=told) as raised:
+            run(cut_off, spark)
+    sales = table(folder / "out", "sale")
+    note = re.search(r"remove (\S+)", str(raised.value))[1]
+    Path(note).unlink()
+    run(cut_off, spark)
+    assert {*sales} < {*table(folder / "out", "sale")}
+
+
+def test_a_replay_pins_its_snapshot_again_if_it_is_still_there(spark, folder, cut_off):
+    pins.hold(folder / "products", "someone")
+    give_pins_up(folder)
+    run(cut_off, spark)
+    names = ("_batch", "_enrichment", "_reason")
+    found = {row for row in table(folder / "out.quarantine", *names) if row[1] == "products"}
+    assert (0, "products", "absent") in found
+    assert (1, "products", "absent") not in found
+    sales = table(folder / "out", "sale") + table(folder / "out.quarantine", "sale")
+    assert sorted(sales) == [(sale,) for sale in range(2 * ROWS)]
+
+
+def test_a_replay_that_finds_another_pin_is_refused(spark, folder, cut_off):
+    pins.hold(folder / "products", "someone")
+    give_pins_up(folder)
+    [note] = folder.glob("*/semistream-batches/0")
+    pins.pin(folder / "products", json.loads(note.read_text())["query"], "0")
+    with pytest.raises(CheckpointError, match=r"and now snapshot .* is pinned"):
+        run(cut_off, spark)
+
+
+def test_a_batch_that_is_planned_anew_is_refused(spark, folder, cut_off):
+    """The sink has its number: with more rows in it, Delta would skip those in silence."""
+    [log] = folder.glob("out.checkpoint/offsets/0")
+    log.with_name(".0.crc").unlink(missing_ok=True)
+    log.write_text(re.sub(r'("batchTimestampMs":\d+)', r"\g<1>1", log.read_text()))
+    with pytest.raises(running.QueryFailedError, match=r"micro-batch 0 .*with other offsets"):
+        run(cut_off, spark)
+
+
+def test_a_pin_that_is_lost_while_a_batch_is_tried_again_is_told(spark, folder, cut_off):
+    """Behind the start of a query nothing pins again: the batch itself compares."""
+    writer = batchwise.Batchwise(read_pipeline(cut_off), None, None, "")
+    [note] = folder.glob("*/semistream-batches/0")
+    told = json.loads(note.read_text())
+    once = Once(told["query"], 0, offsets=told["offsets"])
+    decisions = writer.decisions(spark)
+    before = tuple(each["files"] for each in told["snapshots"])
+    assert decisions.decide(once, lambda: before) == before
+    give_pins_up(folder)
+    with pytest.raises(CheckpointError, match=r"snapshot .* of the master .*products"):
+        decisions.decide(once, lambda: writer._pinned(once))
+
+
+def test_notes_of_earlier_batches_are_removed(spark, folder):
+    decisions = Decisions(spark, str(folder / "checkpoint"), ("products",))
+    for number in range(10):
+        assert decisions.decide(Once("query", number, offsets="x"), lambda: ("a",)) == ("a",)
+    kept = sorted(path.name for path in (folder / "checkpoint/semistream-batches").iterdir())
+    assert kept == ["7", "8", "9"]
+
+
+def test_a_driver_that_was_thought_dead_does_not_change_what_is_held(spark, tmp_path, monkeypatch):
+    folder = str(tmp_path / "held")
+    kinds = "sale long, goes string"
+    first = spark.createDataFrame([(30, "out"), (31, "quarantine")], kinds)
+    later = spark.createDataFrame([(30, "out"), (31, "out")], kinds)
+    known = held.held(first, folder, "7-x")
+    out = [row.sale for row in known.where("goes = 'out'").collect()]
+    looked = iter([False])  # it had looked before the other one wrote
+    real = held.is_held
+    monkeypatch.setattr(held, "is_held", lambda *of: next(looked, None) is not False and real(*of))
+    again = held.held(later, folder, "7-x")
+    rest = [row.sale for row in known.where("goes = 'quarantine'").collect()]
+    assert (out, rest) == ([30], [31])
+    assert again.exceptAll(first).isEmpty()
+    assert [path.name for path in (tmp_path / "held").glob("[!.]*")] == ["7-x"]
+    held.held(later, folder, "8-y")
+    assert [path.name for path in (tmp_path / "held").glob("[!.]*")] == ["8-y"]
+
+
+def test_a_folder_of_a_batch_that_is_there_stays(spark, tmp_path):
+    rows = spark.createDataFrame([(1,)], "id long")
+    for name in ("batch", "draft"):
+        rows.write.parquet(str(tmp_path / name))
+    before = {path.name for path in (tmp_path / "batch").iterdir()}
+    storage.put(spark, str(tmp_path / "draft"), str(tmp_path / "batch"))
+    assert {path.name for path in (tmp_path / "batch").iterdir()} == before
 
 
 def test_the_driver_pins_before_any_task_does(spark, folder, monkeypatch):

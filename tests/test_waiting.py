@@ -27,7 +27,8 @@ from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.check import check
 from semistream.spark import batchwise, running, waiting_table
 from semistream.spark.batches import write_delta
-from semistream.spark.clock import batch_millis
+from semistream.spark.clock import Planned, planned_batch
+from semistream.spark.decisions import Decisions
 from semistream.spark.delta import Once
 from semistream.spark.heartbeat import beating
 from semistream.spark.pipeline import start
@@ -128,14 +129,16 @@ class Case:
         return enrich(rows, self.folder / "products", **how)
 
     def _pins(self, once) -> tuple[str, ...] | None:
-        if self.live:
-            return None
+        decisions = Decisions(self.spark, str(self.folder / "checkpoint"), ("products",))
+        return decisions.decide(once, lambda: None if self.live else self._pinned(once))
+
+    def _pinned(self, once) -> tuple[str, ...]:
         return (pin(self.folder / "products", once.query, str(once.number)).files,)
 
-    def _clock(self, spark, number: int) -> int:
+    def _clock(self, spark, number: int) -> Planned:
         if not self.now:
-            return batch_millis(spark, str(self.folder / "checkpoint"), number)
-        return self.times.setdefault(number, self.now)
+            return planned_batch(spark, str(self.folder / "checkpoint"), number)
+        return Planned(self.times.setdefault(number, self.now))
 
     def _way(self, name: str):
         def way(rows, once) -> None:

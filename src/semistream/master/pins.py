@@ -85,8 +85,8 @@ def pin_folder(folder: Path) -> Path:
     return folder / ".pins"
 
 
-def pin(folder: Path, query: str, batch: str) -> Pin:
-    """Give the pin of a micro-batch; whoever comes first pins the current snapshot.
+def pin(folder: Path, query: str, batch: str, files: str = "") -> Pin:
+    """Return the pin of a micro-batch; whoever comes first pins ``files``, or the current snapshot.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def pin(folder: Path, query: str, batch: str) -> Pin:
     if found is None:
         Manifest.load(folder)  # no master is an error that says so
         with _locked(folder, fcntl.LOCK_SH):
-            found = _made(path, Manifest.load(folder).files)
+            found = _made(path, files or Manifest.load(folder).files)
             _trim(path.parent)
     return found
 

@@ -10,7 +10,8 @@ from semistream.errors import SemistreamError
 from semistream.missing import SPLITTING
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark.batches import write_batch, write_delta
-from semistream.spark.clock import batch_millis
+from semistream.spark.clock import Planned, planned_batch
+from semistream.spark.decisions import Decisions
 from semistream.spark.members import Dimension, Members
 from semistream.spark.pinned import pinned
 from semistream.spark.settle import marks_of
@@ -78,10 +79,10 @@ class Batchwise:
             partial(self._quarantine, frame.schema),
             self._held,
         )
-        clock = partial(_millis, told.checkpoint)
+        clock = partial(_planned, told.checkpoint)
         table = self._table(frame) if told.waits else None
         delay = round(1000 * told.waiting.delay)
-        return WaitingWriter(self._chain, ways, clock, table, delay, self._tell).write
+        return WaitingWriter(self._chain(spark), ways, clock, table, delay, self._tell).write
 
     def _tell(self, once: Once, waited: Mapping[str, int]) -> None:
         """Report rows that have waited, with the first enrichment for which they do."""
@@ -98,8 +99,7 @@ class Batchwise:
         """Whether a master has no snapshots: a database."""
         return any(step.live for step in self.pipeline.enrich)
 
-    @property
-    def _chain(self) -> Chain:
+    def _chain(self, spark: SparkSession) -> Chain:
         waiting, steps = self.pipeline.waiting, enumerate(self.pipeline.enrich)
         grace = round(1000 * waiting.grace)
         rules = [
@@ -109,12 +109,20 @@ class Batchwise:
             for i, step in steps
             if step.splits
         ]
-        return Chain(self._again, rules, self._snapshots)
+        decisions = self.decisions(spark)
+        return Chain(
+            self._again, rules, lambda once: decisions.decide(once, lambda: self._pinned(once))
+        )
+
+    def decisions(self, spark: SparkSession) -> Decisions:
+        """Return what the checkpoint has noted of its last batches."""
+        masters = tuple(step.master for step in self.pipeline.enrich)
+        return Decisions(spark, self.pipeline.checkpoint.rstrip("/"), masters)
 
     def _again(self, rows: DataFrame, once: Once) -> DataFrame:
         return self.enriched(timed(rows, once.millis))
 
-    def _snapshots(self, once: Once) -> Snapshots:
+    def _pinned(self, once: Once) -> Snapshots:
         if self._is_live:
             return None
         of = once.query, str(once.number)
@@ -158,5 +166,5 @@ class Batchwise:
         write_delta(rows, path, f"{self.query} quarantine", once.number, mergeSchema="true")
 
 
-def _millis(checkpoint: str, spark: SparkSession, number: int) -> int:
-    return batch_millis(spark, checkpoint, number)
+def _planned(checkpoint: str, spark: SparkSession, number: int) -> Planned:
+    return planned_batch(spark, checkpoint, number)

@@ -7,18 +7,16 @@ then comes out is wrong in silence. The note is ``semistream.json`` in the check
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
 from uuid import uuid4
 
 from semistream.errors import SemistreamError
 from semistream.master.lake.place import hidden, without_secrets
-from semistream.spark.cluster import context_of
-from semistream.spark.storage import located, moved
+from semistream.spark.notes import notes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -26,9 +24,10 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.check import Flow
 
-__all__ = ["CheckpointError", "claim", "query_of", "verify"]
+__all__ = ["CheckpointError", "claim", "parse_note", "query_of", "verify"]
 
 NOTE = "semistream.json"
+_KEYS = frozenset({"id", "name", "source", "sink", "masters", "output"})
 _SAME_SOURCE = {
     "files": ("path", "format"),
     "kafka": ("topic",),
@@ -48,7 +47,9 @@ class CheckpointError(SemistreamError, ValueError):
 
 
 def claim(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> str:
-    """Check that the checkpoint is this pipeline's, note it there, and give the query's id.
+    """Check that the checkpoint is this pipeline's, note it there, and return the query's id.
+
+    Of two starts at once, both go on with the note of whoever wrote first.
 
     Raises
     ------
@@ -56,43 +57,70 @@ def claim(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> str:
         It is another's, or what it was begun with has changed.
     """
     before = verify(pipeline, flow, spark)
-    if before is not None:
-        return str(before["id"])
-    note = {"format": 1, "id": str(uuid4()), "name": pipeline.name, **_facts(pipeline, flow)}
-    _folder(pipeline.checkpoint, spark).write(json.dumps(hidden(note), indent=2))
-    return str(note["id"])
+    if before is None:
+        note = {"format": 1, "id": str(uuid4()), "name": pipeline.name, **_facts(pipeline, flow)}
+        text = json.dumps(hidden(note), indent=2)
+        notes_in(pipeline.checkpoint, spark).write_first(NOTE, text)
+        before = verify(pipeline, flow, spark) or note
+    return str(before["id"])
 
 
 def verify(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> Mapping[str, Any] | None:
-    """Check that the checkpoint is this pipeline's; give its note, or None if it is new."""
-    folder, where = _folder(pipeline.checkpoint, spark), without_secrets(pipeline.checkpoint)
-    text = folder.read()
-    if text is None:
-        if folder.is_used():
+    """Check that the checkpoint is this pipeline's; return its note, or None if it is new."""
+    where = without_secrets(pipeline.checkpoint)
+    before = _note(pipeline, spark)
+    if before is None:
+        if {"offsets", "metadata"} & {*notes_in(pipeline.checkpoint, spark).names()}:
             msg = (
                 f"the checkpoint {where} was begun by another program than "
                 "semistream run; choose another folder, as checkpoint: …"
             )
             raise CheckpointError(msg)
         return None
-    before: Mapping[str, Any] = json.loads(text)
     now = json.loads(json.dumps(_facts(pipeline, flow)))
     changes = list(_changes(hidden(before), hidden(now)))
     if changes:
         whose = f" of pipeline {before['name']!r}" if before["name"] != pipeline.name else ""
         msg = (
-            f"the checkpoint {where}{whose} can't be gone on with: "
-            f"{'; '.join(changes)}. Bring back what has changed, or start anew with another "
-            "checkpoint and another place in the sink."
+            f"the checkpoint {where}{whose} belongs to a different configuration and cannot be "
+            f"resumed: {'; '.join(changes)}. Bring back what has changed, or start anew with "
+            "another checkpoint and another place in the sink."
         )
         raise CheckpointError(msg)
     return before
 
 
 def query_of(pipeline: Pipeline, spark: SparkSession) -> str | None:
-    """Give the id of the query that a pipeline's checkpoint was begun by; None if it is new."""
-    text = _folder(pipeline.checkpoint, spark).read()
-    return None if text is None else str(json.loads(text)["id"])
+    """Return the id of the query that a pipeline's checkpoint was begun by; None if it is new."""
+    note = _note(pipeline, spark)
+    return None if note is None else str(note["id"])
+
+
+def _note(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Any] | None:
+    text = notes_in(pipeline.checkpoint, spark).read(NOTE)
+    return None if text is None else parse_note(text, f"{pipeline.checkpoint}/{NOTE}", _KEYS)
+
+
+def parse_note(text: str, path: str, keys: AbstractSet[str]) -> dict[str, Any]:
+    """Return what a note says.
+
+    Raises
+    ------
+    CheckpointError
+        It is damaged: no JSON object, or one that lacks some of ``keys``.
+    """
+    try:
+        note = json.loads(text)
+    except ValueError:
+        note = None
+    if isinstance(note, dict) and keys <= note.keys():
+        return note
+    msg = (
+        f"the note {without_secrets(path)} is damaged ({len(text)} characters): without it nobody "
+        "knows which batches the sink has. Bring it back from a backup, or start anew with "
+        "another checkpoint and another place in the sink."
+    )
+    raise CheckpointError(msg)
 
 
 def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
@@ -187,73 +215,3 @@ def _column_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterat
             yield f"column {name!r} is new"
         elif before[name] != now[name]:
             yield f"column {name!r} was {before[name]} and is {now[name]} now"
-
-
-def _folder(path: str, spark: SparkSession) -> _Local | _Remote:
-    if _scheme(path, spark) != "file":
-        return _Remote(path, spark)
-    url = urlparse(path)
-    return _Local(Path(unquote(url.path) if url.scheme else path))
-
-
-def _scheme(path: str, spark: SparkSession) -> str:
-    """Name the file system in which Spark has a path: one without a scheme is in its default."""
-    if context_of(spark) is None:  # Spark Connect, whose server does not tell
-        return urlparse(path).scheme or "file"
-    files, _ = located(spark, path)
-    return str(files.getUri().getScheme())
-
-
-class _Local:
-    """A checkpoint in a file system of this machine."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def read(self) -> str | None:
-        note = self._path / NOTE
-        return note.read_text(encoding="utf-8") if note.exists() else None
-
-    def is_used(self) -> bool:
-        return (self._path / "offsets").exists() or (self._path / "metadata").exists()
-
-    def write(self, text: str) -> None:
-        self._path.mkdir(parents=True, exist_ok=True)
-        part = self._path / f".{NOTE}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(self._path / NOTE)
-
-
-class _Remote:
-    """A checkpoint in a file system that Spark knows: HDFS, an object store."""
-
-    def __init__(self, path: str, spark: SparkSession) -> None:
-        self._path, self._spark = path, spark
-
-    def _has(self, name: str) -> bool:
-        files, at = located(self._spark, self._path, name)
-        return bool(files.exists(at))
-
-    def read(self) -> str | None:
-        if not self._has(NOTE):
-            return None
-        files, note = located(self._spark, self._path, NOTE)
-        stream = files.open(note)
-        try:
-            jvm: Any = self._spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
-            return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
-    def is_used(self) -> bool:
-        return self._has("offsets") or self._has("metadata")
-
-    def write(self, text: str) -> None:
-        part = f".{NOTE}.part"
-        files, at = located(self._spark, self._path, part)
-        stream = files.create(at, True)
-        stream.write(bytearray(text.encode()))
-        stream.close()
-        if not moved(self._spark, f"{self._path}/{part}", f"{self._path}/{NOTE}"):
-            msg = f"{self._path}: another run has begun with this checkpoint just now; start again"
-            raise CheckpointError(msg)

@@ -1,34 +1,45 @@
-"""The time of a micro-batch: noted by Spark before it starts, and the same when it is replayed."""
+"""What Spark notes of a micro-batch before it begins; a replay finds the same."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
+
+from semistream.errors import SemistreamError
+from semistream.spark.notes import RemoteNotes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["batch_millis"]
+__all__ = ["Planned", "planned_batch"]
 
 
-def batch_millis(spark: SparkSession, checkpoint: str, number: int) -> int:
-    """Give when a batch was planned, in milliseconds since 1970, from its checkpoint's log."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
-    path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets/{number}")
-    stream = path.getFileSystem(spark._jsc.hadoopConfiguration()).open(path)  # noqa: SLF001
-    try:
-        text = str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-    finally:
-        stream.close()
-    return parse_millis(text)
+class Planned(NamedTuple):
+    """A micro-batch as Spark's log has it."""
+
+    millis: int
+    """When it was planned, in milliseconds since 1970."""
+    offsets: str = ""
+    """A digest of its offsets; another one for a batch that was planned anew."""
+
+    @classmethod
+    def parse(cls, text: str) -> Planned:
+        """Read a file of the log: a version, what holds for the batch, the offsets.
+
+        Examples
+        --------
+        >>> Planned.parse('v1' + chr(10) + '{"batchTimestampMs":1794825482700}' + chr(10) + '{}')
+        Planned(millis=1794825482700, offsets='b31a01fa7f78b352')
+        """
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return cls(int(json.loads(text.splitlines()[1])["batchTimestampMs"]), digest)
 
 
-def parse_millis(text: str) -> int:
-    """Read the time in a file of the log: a version, what holds for the batch, the offsets.
-
-    Examples
-    --------
-    >>> parse_millis('v1' + chr(10) + '{"batchTimestampMs":1794825482700}' + chr(10) + '{}')
-    1794825482700
-    """
-    return int(json.loads(text.splitlines()[1])["batchTimestampMs"])
+def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> Planned:
+    """Read when a batch was planned, and with which offsets, from its checkpoint's log."""
+    text = RemoteNotes(f"{checkpoint}/offsets", spark).read(str(number))
+    if text is None:
+        msg = f"Spark's log {checkpoint}/offsets has no batch {number}, though it is at work on it"
+        raise SemistreamError(msg)
+    return Planned.parse(text)

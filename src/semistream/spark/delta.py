@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from semistream.spark.clock import Planned
+
 __all__ = ["Once", "Table", "Version", "properties_of", "sql_name"]
 
 
@@ -24,12 +26,14 @@ class Once:
     number: int
     millis: int = 0
     """The batch's own time, in milliseconds since 1970."""
+    offsets: str = ""
+    """A digest of the offsets that it reads."""
 
     @classmethod
-    def of(cls, batch: DataFrame, number: int, millis: int = 0) -> Once:
+    def of(cls, batch: DataFrame, number: int, planned: Planned) -> Once:
         """Name the batch in whose ``foreachBatch`` this is called."""
         context = batch.sparkSession.sparkContext
-        return cls(context.getLocalProperty("sql.streaming.queryId") or "", number, millis)
+        return cls(context.getLocalProperty("sql.streaming.queryId") or "", number, *planned)
 
 
 class Version(NamedTuple):

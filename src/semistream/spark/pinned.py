@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlparse
 from pyspark import TaskContext
 
 from semistream.errors import SemistreamError
-from semistream.master import pins
+from semistream.master import list_snapshots, pins
 from semistream.master.lake.place import without_secrets
 from semistream.spark.cluster import context_of
 
@@ -44,6 +44,7 @@ __all__ = [
     "may_pin",
     "pinned",
     "renew_holds",
+    "repinned",
     "settled",
     "snapshot_of",
     "task_property",
@@ -101,6 +102,19 @@ def pinned(path: str, of: tuple[str, str] | None = None) -> Pin | None:
             return None
         known = _last[path] = batch, found
     return known[1]
+
+
+def repinned(path: str, of: tuple[str, str], files: str) -> str:
+    """Return the files of the snapshot that is pinned for a micro-batch, empty if none can be.
+
+    Where the pin is gone, ``files`` are pinned, if they are still there.
+    """
+    folder = _folder_of(path)
+    if folder is None:
+        return ""
+    there = any(snapshot.manifest.files == files for snapshot in list_snapshots(folder))
+    pin = _allowed(path, lambda folder: pins.pin(folder, *of, files)) if there else None
+    return pin.files if pin else ""
 
 
 def snapshot_of(job: Job, of: tuple[str, str] | None = None) -> str:

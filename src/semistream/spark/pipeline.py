@@ -179,6 +179,7 @@ def _writer(ready: Prepared, query: str) -> DataStreamWriter:
     if not told.by_batch:
         return writer(told.sink, ready.frame, query)
     batches = Batchwise(told, flow, lambda rows: enriched(rows, told, again=True), query)
+    batches.decisions(ready.frame.sparkSession).restore_pins()
     return ready.frame.writeStream.foreachBatch(batches.writer(ready.frame))
 
 

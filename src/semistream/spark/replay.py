@@ -201,10 +201,10 @@ class _Replay:
         folder = f"{self.held.path}.found"
         # Computed again, now() in a choice of rows is later, and a live master answers otherwise.
         try:
-            asked = held(asked, f"{folder}/{run.id}/asked", 0)
+            asked = held(asked, f"{folder}/{run.id}/asked", "0")
             joined = enriched(asked, self.pipeline)
             marks = chosen_marks(joined, None)
-            joined = held(joined, f"{folder}/{run.id}/joined", 0)
+            joined = held(joined, f"{folder}/{run.id}/joined", "0")
             good, missing = parted(joined, marks)
             dropped = asked.join(joined.select(ROW).distinct(), ROW, "left_anti")
             dropped = dropped.select(ROW, ATTEMPTS, F.lit(DROPPED).alias(REASON))

@@ -9,10 +9,12 @@ from semistream.errors import SemistreamError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["StorageError", "forget", "located", "moved", "put", "sweep"]
+__all__ = ["StorageError", "children", "forget", "located", "moved", "put", "sweep"]
 
 _OLD = 7 * 86_400_000  # milliseconds; what is younger may be in use
 _ATTEMPTS = 10
+_RENAME_WHOLE = {"file", "hdfs", "viewfs"}
+"""File systems in which a folder is renamed at once, or not at all."""
 
 
 class StorageError(SemistreamError, OSError):
@@ -38,9 +40,16 @@ def moved(spark: SparkSession, old: str, new: str) -> bool:
 
 
 def put(spark: SparkSession, draft: str, path: str) -> None:
-    """Put a whole folder into its place, also of one that is there; the last who does so counts."""
+    """Move a batch's folder to its place, unless that batch is there already.
+
+    Whoever wrote it wrote the same rows, and may have committed them: it stays. Only where a
+    file system renames a folder file by file may there be a part of it, which is replaced.
+    """
     for attempt in range(_ATTEMPTS):
         if moved(spark, draft, path):
+            return
+        files, at = located(spark, path)
+        if files.exists(at) and files.getUri().getScheme() in _RENAME_WHOLE:
             return
         # In its place another's may be by the time that all its files are deleted.
         aside = f"{draft}-{attempt}"
@@ -48,6 +57,13 @@ def put(spark: SparkSession, draft: str, path: str) -> None:
         forget(spark, aside)
     msg = f"{draft} cannot be renamed {path}"
     raise StorageError(msg)
+
+
+def children(spark: SparkSession, folder: str) -> list[str]:
+    """Return the names of what is in a folder; none if it is not there."""
+    files, at = located(spark, folder)
+    there = files.listStatus(at) if files.exists(at) else ()
+    return [str(status.getPath().getName()) for status in there]
 
 
 def forget(spark: SparkSession, path: str) -> None:

@@ -29,7 +29,7 @@ from pyspark.sql import functions as sf
 
 from semistream.missing import ABSENT, MATCHED
 from semistream.spark.delta import Once
-from semistream.spark.held import held, is_held
+from semistream.spark.held import held
 from semistream.spark.settle import WAITED
 from semistream.spark.types import quoted
 from semistream.spark.waiting_table import AGAIN, CAME, EVERY, Found
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from semistream.spark.clock import Planned
     from semistream.spark.waiting_table import WaitingTable
 
     Write = Callable[[DataFrame, Once], None]
@@ -82,7 +83,7 @@ class Chain:
     rules: Sequence[Rule]
     """In the order of the enrichments: the first that misses a row has it."""
     snapshots: Callable[[Once], Snapshots]
-    """Gives the snapshots that a micro-batch reads; None where a master has no such."""
+    """Returns the snapshots that a micro-batch reads in every attempt; None if it has none."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class WaitingWriter:
     ways
         Where rows go that do not wait.
     clock
-        Gives the time of a batch in milliseconds since 1970: the same in every attempt.
+        Returns when a batch was planned, and with which offsets: the same in every attempt.
     table
         The rows that wait; None if there is no rule by which any do.
     delay
@@ -130,7 +131,7 @@ class WaitingWriter:
         self,
         chain: Chain,
         ways: Ways,
-        clock: Callable[[SparkSession, int], int],
+        clock: Callable[[SparkSession, int], Planned],
         table: WaitingTable | None = None,
         delay: int = 30_000,
         tell: Callable[[Once, Mapping[str, int]], None] = lambda *_: None,
@@ -146,7 +147,7 @@ class WaitingWriter:
         spark = batch.sparkSession
         once = Once.of(batch, number, self._clock(spark, number))
         memory = known or _Memory(self._count(spark, EVERY))
-        snapshots = self._snapshots(spark, once)
+        snapshots = self._chain.snapshots(once)
         bound = self._due(memory, snapshots, (self._before(spark, number), once.millis))
         before = self._count(spark, bound)
         with self._fixed(self._judged(batch, bound, once), once, snapshots) as rows:
@@ -163,11 +164,6 @@ class WaitingWriter:
         if found.total:
             log.info("batch %d: %s; %d rows wait", number, found, waiting)
 
-    def _snapshots(self, spark: SparkSession, once: Once) -> Snapshots:
-        """Give what the batch reads; None if it may change, or did at an attempt before."""
-        written = is_held(spark, self._ways.held, once.number)
-        return None if written else self._chain.snapshots(once)
-
     @property
     def _missing(self) -> Column:
         statuses = (sf.col(quoted(rule.status)) for rule in self._chain.rules)
@@ -177,7 +173,7 @@ class WaitingWriter:
         return self._table.count(spark, bound) if self._table and bound else 0
 
     def _before(self, spark: SparkSession, number: int) -> int:
-        return self._clock(spark, number - 1) if number else 0
+        return self._clock(spark, number - 1).millis if number else 0
 
     def _due(self, memory: _Memory, snapshots: Snapshots, times: tuple[int, int]) -> int:
         """Give since when rows may wait and are tried again; 0 if none are.
@@ -213,7 +209,7 @@ class WaitingWriter:
     def _fixed(self, rows: DataFrame, once: Once, snapshots: Snapshots) -> Iterator[DataFrame]:
         """Keep answers: computed once, and where they might differ, the same in every attempt."""
         if snapshots is None:
-            yield held(rows, self._ways.held, once.number)
+            yield held(rows, self._ways.held, f"{once.number}-{once.offsets}")
             return
         rows = rows.persist()
         try:
