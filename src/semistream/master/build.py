@@ -48,8 +48,8 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
 ) -> Master:
     """Build a master table from rows in any order, in bounded memory, and open it.
 
-    A build that fails or is killed leaves the master that was there as it was. Rows with a null in
-    their key match nothing and are left out (counted in the statistics).
+    A build that fails or is killed before its manifest takes over leaves the master as it was.
+    Rows with a null in their key match nothing and are left out (counted in the statistics).
 
     Parameters
     ----------

@@ -86,8 +86,8 @@ def sync_master(
     """Bring a master to a newer version of its table by the rows that changed.
 
     The result is a new snapshot with the rows of a master built anew, put in place atomically;
-    whoever reads the old one goes on. A sync that fails or is killed changes nothing. Pages that no
-    change touches are copied as they are.
+    whoever reads the old one goes on. A sync that fails or is killed before that changes nothing.
+    Pages that no change touches are copied as they are.
 
     Parameters
     ----------
@@ -100,7 +100,8 @@ def sync_master(
         all rows of that key. A master that was changed so follows its table no more.
     deletes
         Keys that go, with all their rows: a pyarrow Table of the key columns; for a key of one
-        column also an array or a list. Upserts come after deletes.
+        column also an array or a list. Their types must go with the key's as in joins. Upserts
+        come after deletes.
     source
         Where the table is now, if it moved or needs a library's object with credentials: what
         `build_master` takes.
