@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import logging
 import os
 import shutil
@@ -28,7 +29,7 @@ from parts.updates import Updates, put
 from semistream.errors import MasterError, SchemaError
 from semistream.master import list_snapshots, pins
 from semistream.master.files import Draft
-from semistream.master.format import MANIFEST
+from semistream.master.format import MANIFEST, _json_checksum
 from semistream.spark import localize, pinned, watch, worker
 from semistream.spark.job import Copies, Job
 from semistream.spark.localize import local_copy
@@ -259,6 +260,20 @@ def test_files_that_are_not_the_manifests_are_not_copied(tmp_path):
     with pytest.raises(MasterError, match="not those that its manifest describes"):
         fetched_anew(str(master.path), copies)
     assert not list((tmp_path / "copies" / "masters").iterdir())
+
+
+def test_a_manifest_that_leads_elsewhere_is_not_copied(tmp_path):
+    """Who may write a bucket must not remove or write folders of who copies from it."""
+    master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("years of work")
+    manifest = master.path / MANIFEST
+    said = json.loads(manifest.read_text()) | {"files": str(tmp_path / "home")}
+    rest = {name: said[name] for name in said if name not in {"semistream_master", "checksum"}}
+    manifest.write_text(json.dumps(said | {"checksum": _json_checksum(rest)}))
+    with pytest.raises(MasterError, match=f"{manifest}: the manifest says what cannot be"):
+        fetched_anew(str(master.path), copies)
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["thesis.tex"]
 
 
 def test_a_copy_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):

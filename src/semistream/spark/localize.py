@@ -117,7 +117,7 @@ def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Mani
         for name in ([f"{files}.manifest"] if files else []) + [MANIFEST]:
             with suppress(FileNotFoundError):
                 _copy_file(system, f"{path}/{name}", Path(scratch) / name)
-                manifest = Manifest.load(Path(scratch), name)
+                manifest = _loaded(Path(scratch), name, source)
                 if manifest.files.startswith(files):
                     return manifest
     if files:
@@ -125,6 +125,14 @@ def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Mani
         raise SnapshotNotFoundError(msg)
     msg = f"{without_secrets(source)}: there is no master table (no {MANIFEST}); see build_master"
     raise MasterNotFoundError(msg)
+
+
+def _loaded(scratch: Path, name: str, source: str) -> Manifest:
+    try:
+        return Manifest.load(scratch, name)
+    except MasterError as error:  # named by where it came from, not by a file that is gone
+        msg = str(error).replace(str(scratch), without_secrets(source))
+        raise type(error)(msg) from None
 
 
 def _copy(system: fs.FileSystem, path: str, manifest: Manifest, copy: Path) -> None:
