@@ -13,6 +13,7 @@ import pytest
 import semistream as ss
 from semistream import columns, testing
 from semistream.allocation import concat
+from semistream.errors import BudgetError, OptionError
 from semistream.workloads import Stream, Zipf, master_table
 from variants import VARIANTS, each_variant
 
@@ -186,3 +187,13 @@ def test_plans_give_no_memory_to_texts_that_cannot_be_held(short_offsets, tmp_pa
         divided = plan.components["window"] - plan.settings["least_window"]
         assert divided + plan.components["cache"] <= 3 * LIMIT
     assert plan.settings["window_rows"] <= LIMIT / 64  # two texts, each taken to have 32 bytes
+
+
+@pytest.mark.parametrize("read", ["mapped", "direct"])
+def test_memory_that_no_machine_has_is_refused(read, tmp_path):
+    ss.build_master(pa.table({"id": [1, 2]}), tmp_path, key="id")
+    master = ss.open_master(tmp_path, read)
+    with pytest.raises(BudgetError, match=r"the operating system does not give .* ask for less"):
+        ss.Join(master, pa.schema([("id", pa.int64())]), on="id", memory="99999TB")
+    with pytest.raises(OptionError, match=r"memory='9+…' is not a size"):
+        ss.Join(master, pa.schema([("id", pa.int64())]), on="id", memory="9" * 400)

@@ -45,6 +45,22 @@ def test_an_error_is_a_message_and_an_exit_code(products, tmp_path):
     assert "no master table is here" in missing.output
 
 
+def test_a_url_is_no_folder_of_a_master(products, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    url = "s3://KEY:SECRET@bucket/m"
+    for words in (
+        *(("build", products, url, "--key", "id"), ("show", url), ("verify", url)),
+        *(("sync", url), ("snapshots", url), ("clean", url)),
+    ):
+        refused = call("master", *words)
+        assert refused.exit_code == 1
+        assert "'s3://bucket/m' is a URL" in refused.output
+        assert "SECRET" not in refused.output
+    assert call("plan", "--master", url, "--memory", "1MB").exit_code == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_algorithms_are_listed():
     assert "moij" in json.loads(call("algorithms", "--json").output)
 

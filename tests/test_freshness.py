@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import logging
 import os
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,9 +26,10 @@ from parts.data import Data
 from parts.driver import FILES_A_BATCH
 from parts.kills import Run
 from parts.updates import Updates, put
-from semistream.errors import MasterError
+from semistream.errors import MasterError, SchemaError
 from semistream.master import list_snapshots, pins
-from semistream.master.format import MANIFEST
+from semistream.master.files import Draft
+from semistream.master.format import MANIFEST, _json_checksum
 from semistream.spark import localize, pinned, watch, worker
 from semistream.spark.job import Copies, Job
 from semistream.spark.localize import local_copy
@@ -222,6 +225,98 @@ def fetched_anew(source, copies):
 def numbers(master):
     pages = (master.reader().load(page, 1)[0] for page in range(len(master.index.code)))
     return [page["number"].to_pylist() for page in pages]
+
+
+@pytest.mark.parametrize("kind", ["pages", "index", "filter", "manifest.json", "changes"])
+@pytest.mark.parametrize("damage", ["empty", "short", "gone"])
+def test_a_copy_that_is_not_whole_is_made_anew(kind, damage, tmp_path):
+    """As after a power cut, before which its names were on disk and not all of its bytes."""
+    master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
+    master.update()
+    wanted, _ = fetched_anew(str(master.path), copies)
+    copy = Path(local_copy(str(master.path), copies))
+    path = next(copy.glob(f"{copy.name}.{kind}"), copy / kind)
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(content[: len(content) // 2] if damage == "short" else b"")
+    assert fetched_anew(str(master.path), copies)[0] == wanted
+    assert ss.open_master(copy).verify()
+
+
+def test_a_damaged_copy_in_use_is_made_anew_and_in_use_again(tmp_path):
+    master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
+    copy = Path(local_copy(str(master.path), copies))
+    next(copy.glob("*.pages")).write_bytes(b"")
+    localize._asked.clear()
+    assert ss.open_master(local_copy(str(master.path), copies)).verify()
+    assert os.path.samestat(os.fstat(localize._in_use[copy]), copy.stat())
+
+
+def test_files_that_are_not_the_manifests_are_not_copied(tmp_path):
+    master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
+    pages = next(master.path.glob("*.pages"))
+    pages.write_bytes(pages.read_bytes()[:-1])
+    with pytest.raises(MasterError, match="not those that its manifest describes"):
+        fetched_anew(str(master.path), copies)
+    assert not list((tmp_path / "copies" / "masters").iterdir())
+
+
+def test_a_manifest_that_leads_elsewhere_is_not_copied(tmp_path):
+    """Who may write a bucket must not remove or write folders of who copies from it."""
+    master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("years of work")
+    manifest = master.path / MANIFEST
+    said = json.loads(manifest.read_text()) | {"files": str(tmp_path / "home")}
+    rest = {name: said[name] for name in said if name not in {"semistream_master", "checksum"}}
+    manifest.write_text(json.dumps(said | {"checksum": _json_checksum(rest)}))
+    with pytest.raises(MasterError, match=f"{manifest}: the manifest says what cannot be"):
+        fetched_anew(str(master.path), copies)
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["thesis.tex"]
+
+
+def test_a_copy_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
+    synced, rename = [], Path.rename
+    monkeypatch.setattr(localize, "sync_folder", synced.append)
+
+    def renamed(path, target):
+        assert {file.name for file in path.iterdir()} | {path.name} == {p.name for p in synced}
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    copy = Path(local_copy(str(master.path), copies))
+    assert synced[-1] == copy.parent
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 16, b"\xff" * 16, b"3bc6e7925d7e35"])
+def test_a_damaged_note_of_a_query_does_not_end_it(content, tmp_path, monkeypatch, caplog):
+    master = ss.open_master(Updates(tmp_path / "master").path)
+    job = replace(job_on(master.path, ""), shape="0123456789abcdef")
+    other = replace(job, shape="fedcba9876543210")
+    worker._remember(job, master, "query")
+    [note] = master.path.glob(".query-*")
+    note.write_bytes(content)
+    worker._REMEMBERED.clear()
+    worker._remember(job, master, "query")
+    assert f"{note} is damaged" in caplog.text
+    assert note.read_text() == job.shape
+    with pytest.raises(SchemaError, match="rebuilt with other columns"):
+        worker._remember(other, master, "query")
+
+
+def test_the_note_of_a_query_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    master = ss.open_master(Updates(tmp_path / "master").path)
+    done = []
+    for name in ("sync", "publish_first"):
+        real = getattr(Draft, name)
+        monkeypatch.setattr(
+            Draft, name, lambda *args, n=name, r=real: (done.append(n), r(*args))[1]
+        )
+    monkeypatch.setattr(worker, "sync_folder", done.append)
+    worker._remember(replace(job_on(master.path, ""), shape="0" * 16), master, "another query")
+    assert done == ["sync", "publish_first", master.path]
 
 
 def crash(*_, **__):

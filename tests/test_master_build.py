@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,15 +22,15 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.errors import BudgetError, MasterError, OptionError, SchemaError
 from semistream.keys import Keys
-from semistream.master import files, sort, store
+from semistream.master import files, pins, sort, store
 from semistream.master.format import Manifest, _json_checksum, page_schema
+from semistream.master.parts import Staging, join_parts, write_part
 from semistream.master.sort import ExternalSort
 from semistream.master.source import Rows
+from semistream.master.target import Target
 from semistream.plain import row_bytes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from semistream.master import Progress
 
 PAGE = 4096
@@ -323,6 +324,18 @@ def test_progress_tells_rows_read_and_rows_written(tmp_path) -> None:
         ({"key": []}, OptionError, "must name the column to join on"),
         ({"key": ["id", "id"]}, OptionError, "each once"),
         ({"key": "ib"}, SchemaError, "the master has no column 'ib'; it has: id, name"),
+        *(({"key": key}, OptionError, "must be names of columns") for key in (None, 7, [7], b"id")),
+        *(({"path": path}, OptionError, "give a master's folder") for path in (None, 7, b"m", "")),
+        ({"path": "a\0b"}, OptionError, "cannot be the name of a folder"),
+        ({"path": f"{__file__}/m"}, MasterError, "cannot be written: Not a directory"),
+        ({"path": "x" * 300}, MasterError, "cannot be written: File name too long"),
+        ({"path": "/proc/m"}, MasterError, "/proc/m cannot be written"),
+        ({"page_bytes": "2TB", "memory": "99TB"}, OptionError, "at most 2147479552 bytes"),
+        ({"page_bytes": "9" * 400}, OptionError, "page_bytes='9+…' is not a size"),
+        ({"memory": 10**400}, OptionError, "memory='1000+…' is not a size"),
+        ({"progress": 7}, OptionError, "progress=7 cannot be called"),
+        ({"filter": "no"}, OptionError, "filter='no' is neither True nor False"),
+        ({"columns": "id"}, OptionError, "columns='id' is one string"),
         ({"source": 7}, OptionError, "source is a int; give a pyarrow Table"),
         ({"source": "/no/such"}, OptionError, "'/no/such' does not exist"),
         ({"source": __file__}, OptionError, "is not readable as Parquet"),
@@ -341,6 +354,45 @@ def test_what_cannot_be_built_is_refused_and_leaves_nothing(
     with pytest.raises(error, match=message):
         ss.build_master(**(defaults | arguments))
     assert _files(tmp_path) == set()
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_url_is_no_folder_and_its_secrets_are_not_told(kind, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = kind("s3://KEY:SECRET@bucket/products")
+    for call in (
+        lambda: ss.build_master(_table(10), url, key="id"),
+        lambda: ss.open_master(url),
+        lambda: ss.sync_master(url, deletes=[1]),
+        lambda: ss.plan(url, memory="1MB"),
+        lambda: ss.master.list_snapshots(url),
+        lambda: ss.master.clean_master(url),
+    ):
+        with pytest.raises(OptionError, match="path='s3://bucket/products' is a URL") as told:
+            call()
+        assert "SECRET" not in str(told.value)
+    assert _files(tmp_path) == set()
+    ss.build_master(_table(10), tmp_path / "s3:" / "x", key="id")  # an absolute path is none
+
+
+def test_sizes_may_be_integers_of_numpy(tmp_path) -> None:
+    sizes = {"page_bytes": np.int64(8192), "memory": np.uint32(1 << 20)}
+    master = ss.build_master(_table(10), tmp_path, key="id", filter=np.bool_(False), **sizes)
+    assert (master.manifest.page_bytes, master.manifest.filter_words) == (8192, 0)
+
+
+@pytest.mark.parametrize("kind", ["pages", "lines", "codes"])
+def test_a_part_that_is_not_all_there_is_found(kind, tmp_path) -> None:
+    table = pa.table({"id": np.arange(20_000)})
+    target = Target.of(tmp_path, table.schema, "id", PAGE)
+    with target.building():
+        staging = Staging(files.staging_folder(tmp_path), target, 64 << 20, filter=True)
+        part = write_part(Rows.of(table), staging)
+        path = staging.file(part.name, kind)
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 37 // 2 * 37])
+        with pytest.raises(MasterError, match="not all of this part came to be on disk"):
+            join_parts([part], staging, lambda _: None)
 
 
 def test_a_folder_without_parquet_files_is_refused(tmp_path) -> None:
@@ -423,6 +475,73 @@ def test_a_failure_while_publishing_leaves_nothing_new(tmp_path, monkeypatch) ->
     assert _files(tmp_path) == {"old"}
     assert _files(tmp_path / "old") == _own_files(master)
     assert ss.open_master(tmp_path / "old").verify() == master.pages
+
+
+def test_what_fails_after_the_manifest_took_over_removes_nothing(tmp_path, monkeypatch) -> None:
+    """Its name may not be on disk: after a power cut the old snapshot would be the master."""
+    old = ss.build_master(_table(), tmp_path, key="id")
+    real, done = files.sync_folder, []
+
+    def fails_last(folder: Path) -> None:
+        done.append(folder)
+        if len(done) == 2:
+            raise OSError(5, "Input/output error")
+        real(folder)
+
+    monkeypatch.setattr(files, "sync_folder", fails_last)
+    with pytest.raises(OSError, match="Input/output error"):
+        ss.build_master(_table(700), tmp_path, key="id")
+    assert _own_files(old) <= _files(tmp_path)
+    assert ss.open_master(tmp_path).rows == 700
+    monkeypatch.undo()
+    new = ss.build_master(_table(800), tmp_path, key="id")
+    assert _files(tmp_path) == _own_files(new)
+
+
+def test_old_snapshots_stay_until_the_manifest_is_on_disk(tmp_path, monkeypatch, caplog) -> None:
+    old = ss.build_master(_table(), tmp_path, key="id")
+
+    def fails(folder: Path) -> None:
+        raise OSError(5, "Input/output error", str(folder))
+
+    monkeypatch.setattr("semistream.master.removal.sync_folder", fails)
+    ss.build_master(_table(700), tmp_path, key="id")
+    assert _own_files(old) <= _files(tmp_path)
+    assert "cannot be removed" in caplog.text
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_full_disk_names_the_place(call, unnamed, tmp_path, monkeypatch) -> None:
+    if not unnamed:
+        _forbid_unnamed_files(monkeypatch)
+    ss.build_master(_table(), tmp_path, key="id")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if call == "fsync":
+        monkeypatch.setattr(files.os, "fsync", full)
+    else:
+        monkeypatch.setattr(files._File, "write", _fails_in_writing(full))
+    for build in (
+        lambda: ss.build_master(_table(900), tmp_path, key="id"),
+        lambda: ss.build_master(_table(9_000), tmp_path, key="id", memory="100KB", page_bytes=PAGE),
+        lambda: ss.sync_master(tmp_path, deletes=[1]),
+    ):
+        with pytest.raises(MasterError, match=f"{tmp_path}.* cannot be written: No space") as told:
+            build()
+        assert told.value.errno == errno.ENOSPC
+    monkeypatch.undo()
+    assert ss.open_master(tmp_path).rows == 500
+
+
+def _fails_in_writing(full):
+    def write(self, _):
+        with files.writing(self._path):
+            full()
+
+    return write
 
 
 def test_a_failure_leaves_a_master_of_another_version_too(tmp_path) -> None:
@@ -538,6 +657,34 @@ def test_a_build_on_another_host_is_seen_by_a_file_that_is_locked(tmp_path) -> N
         with pytest.raises(MasterError, match="another build is writing this master"):
             ss.build_master(_table(20), folder, key="id")
     assert ss.build_master(_table(20), folder, key="id").rows == 20
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "folder", "pipe"])
+@pytest.mark.parametrize("lock", [".lock", ".pins/lock"])
+def test_a_lock_that_someone_else_put_there_is_not_taken(kind, lock, tmp_path) -> None:
+    secret, folder = tmp_path / "key", tmp_path / "m"
+    secret.write_text("PRIVATE")
+    secret.chmod(0o600)
+    path = folder / lock
+    path.parent.mkdir(parents=True)
+    put = {
+        "link": lambda: path.symlink_to(secret),
+        "dangling": lambda: path.symlink_to(tmp_path / "new"),
+        "hard link": lambda: path.hardlink_to(secret),
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),
+    }
+    ss.build_master(_table(10), folder, key="id")
+    path.unlink(missing_ok=True)
+    put[kind]()
+    take = {
+        ".lock": lambda: ss.build_master(_table(10), folder, key="id"),
+        ".pins/lock": lambda: pins.pin(folder, "query", "1"),
+    }
+    with pytest.raises(MasterError, match=f"{path} is no lock file of this package"):
+        take[lock]()
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "new").exists()
 
 
 def test_no_lock_is_left_where_nothing_was_built(tmp_path) -> None:

@@ -19,7 +19,9 @@ from semistream.errors import (
     MasterNotFoundError,
     OptionError,
 )
+from semistream.master import clean_master, list_snapshots, pins
 from semistream.master.filter import KeyFilter, filter_words
+from semistream.master.format import _json_checksum, checksum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -231,10 +233,114 @@ def test_what_is_no_manifest_is_refused(content: str, copy) -> None:
         ss.open_master(copy)
 
 
+def test_a_manifest_that_no_one_can_read_is_refused(copy) -> None:
+    manifest = copy / "manifest.json"
+    for content, message in (("[" * 100_000, "is damaged"), (None, "cannot be read: Is a dir")):
+        manifest.unlink()
+        manifest.mkdir() if content is None else manifest.write_text(content)
+        with pytest.raises(MasterError, match=rf"manifest\.json: the manifest {message}"):
+            ss.open_master(copy)
+
+
+def _state(folder: Path, **values: object) -> None:
+    """Let a manifest say something else, and have it under a right checksum."""
+    path = folder / "manifest.json"
+    said = json.loads(path.read_text())
+    version = said.pop("semistream_master")
+    del said["checksum"]
+    for name, value in values.items():
+        among = said["statistics"] if name in said["statistics"] else said
+        among[name] = value
+    head = {"semistream_master": version, "checksum": _json_checksum(said)}
+    path.write_text(json.dumps(head | said))
+
+
+_NONSENSE = [None, -1, 1.5, "7", [], {}, True, 2**64, "../../home", "/etc"]
+_LIES = [
+    *(("filter_words", 2**31), ("filter_words", 3), ("rows", 2**31 - 1), ("parts", 2**31)),
+    *(("pages", 2**31), ("values", 2**40), ("most_duplicates", 2**40), ("largest_part", 2**40)),
+    *(("page_bytes", 5000), ("page_bytes", 0), ("page_bytes", 2**40), ("rows", 10**6)),
+    *(("key", "id"), ("key", [7]), ("key", []), ("key", ["id", "id"]), ("key", ["none"])),
+    *(("source", {"kind": 7, "uri": "x"}), ("source", {"kind": "delta"}), ("more", 1)),
+    *(("schema", "x"), ("schema", ""), ("schema", "AAAA"), ("statistics", {"rows": 7})),
+    *(("files", "x/../../home"), ("files", f"{'0' * 32}-{'0' * 8}/../x"), ("parent", "..")),
+    *(("files", f"{'0' * 32}-{'0' * 8}\n"), ("snapshot", "another")),
+]
+_FIELDS = [
+    *("snapshot", "files", "key", "schema", "page_bytes", "statistics", "index_checksum"),
+    *("pages_bytes", "filter_words", "filter_checksum", "parent", "source", "changed"),
+    *("changes_checksum", "rows", "parts", "pages", "bytes", "widest_row", "largest_part"),
+    *("values", "most_duplicates", "null_keys"),
+]
+_STATED = [*_LIES, *((name, value) for name in _FIELDS for value in _NONSENSE)]
+
+
+def test_a_manifest_that_says_what_cannot_be_is_refused(copy) -> None:
+    """Its checksum is right: it is no signature. Names become paths, sizes memory and loops."""
+    whole = (copy / "manifest.json").read_text()
+    for name, value in _STATED:
+        if (name, value) == ("source", {}):
+            continue
+        _state(copy, **{name: value})
+        with pytest.raises(MasterError, match=r"manifest\.json: the manifest says what cannot be"):
+            ss.open_master(copy)
+        (copy / "manifest.json").write_text(whole)
+    assert ss.open_master(copy).verify()
+
+
+def test_no_manifest_leads_out_of_its_folder(copy, tmp_path) -> None:
+    """Neither a build nor a sync nor a clean touches what is beside the master."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("years of work")
+    _state(copy, files="../home", parent="../home")
+    for call in (
+        lambda: ss.sync_master(copy, deletes=[1]),
+        lambda: clean_master(copy),
+        lambda: list_snapshots(copy),
+        lambda: pins.pin(copy, "query", "1"),
+    ):
+        with pytest.raises(MasterError, match="says what cannot be"):
+            call()
+    ss.build_master(pa.table({"id": [1]}), copy, key="id")
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["thesis.tex"]
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "m"}
+
+
 def test_no_master_is_not_found(tmp_path, copy) -> None:
     for path in (tmp_path / "none", tmp_path, copy / "manifest.json"):
         with pytest.raises(MasterNotFoundError, match="no master table is here"):
             ss.open_master(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"snapshot": 7}, "snapshot=7 is a int"),
+        ({"table": "products"}, "table= is for a table in a database"),
+        ({"snapshto": "x"}, "option 'snapshto' is not known.*Did you mean 'snapshot'"),
+        ({"path": "oracle://me:SECRET@here/x", "table": "t"}, "'oracle://here/x' is a URL"),
+        ({"path": "postgresql://me:SECRET@here/x"}, "table and key must be given"),
+        ({"path": "postgresql://me:SECRET@here/x", "table": "t"}, "^key must be given"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(options, message, built) -> None:
+    with pytest.raises(OptionError, match=message) as told:
+        ss.open_master(**({"path": built} | options))
+    assert "SECRET" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *({"ttl": "soon"}, {"ttl": -1}, {"ttl": float("nan")}, {"absent_ttl": "soon"}),
+        *({"page_bytes": "many"}, {"feed": "none"}, {"snapshot": "x"}, {"tabel": "x"}),
+    ],
+    ids=str,
+)
+def test_options_of_a_database_are_checked_before_it_is_asked(option) -> None:
+    [name] = option
+    with pytest.raises(OptionError, match=name):
+        ss.open_master("postgresql://me@127.0.0.1:1/x", table="t", key="id", **option)
 
 
 # The filter
@@ -251,6 +357,17 @@ def test_the_filter_has_every_key_at_every_size(built) -> None:
         if words * 64 >= 8 * 2_000:
             assert keys.may_contain(absent).mean() < 0.05
         words //= 2
+
+
+def test_a_filter_that_lacks_keys_is_found(copy) -> None:
+    """Its checksum is right; rows would come out as absent."""
+    path = _file(copy, "filter")
+    words = np.frombuffer(path.read_bytes(), dtype=np.uint64).copy()
+    words[len(words) // 2 :] = 0
+    path.write_bytes(words.tobytes())
+    _state(copy, filter_checksum=checksum(words.data))
+    with pytest.raises(CorruptPageError, match=r"\.filter: the filter lacks keys of page \d+"):
+        ss.open_master(copy).verify()
 
 
 def test_the_filter_counts_join_values_not_rows(tmp_path) -> None:

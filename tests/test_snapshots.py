@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,7 @@ from typer.testing import CliRunner
 import semistream as ss
 from semistream.commands import app
 from semistream.errors import MasterError, MasterNotFoundError, OptionError
-from semistream.master import clean_master, list_snapshots, pins, snapshots
+from semistream.master import clean_master, files, list_snapshots, locks, pins, snapshots
 from semistream.master.removal import remove_unneeded
 from semistream.master.snapshots import changes_since
 
@@ -135,7 +137,7 @@ def test_a_pin_never_changes(tmp_path):
     assert pins.pin(tmp_path, QUERY, "7") == first
     assert first == pins.Pin(master.manifest.files)
     told = json.loads((tmp_path / ".pins" / QUERY / "7").read_text())
-    assert told == {"files": master.manifest.files}
+    assert told == {"files": master.manifest.files, "sequence": 1}
 
 
 def test_a_query_keeps_its_newest_pins_alone(tmp_path):
@@ -143,8 +145,155 @@ def test_a_query_keeps_its_newest_pins_alone(tmp_path):
     for batch in range(20):
         pins.pin(tmp_path, QUERY, str(batch))
     assert {p.batch for p in pins.all_pins(tmp_path)} == {"17", "18", "19"}
-    pins.pin(tmp_path, QUERY, "5")  # taken back by hand: it counts by time
+    pins.pin(tmp_path, QUERY, "5")  # taken back by hand: it counts by its sequence
     assert {p.batch for p in pins.all_pins(tmp_path)} == {"5", "18", "19"}
+
+
+@pytest.mark.parametrize("hours", [1, -1, 24 * 365])
+def test_pins_do_not_depend_on_the_clock(hours, tmp_path):
+    """They were made while the clock was wrong by so much, or it has been wrong since."""
+    built(tmp_path, 1)
+    for batch in ("7", "8", "9"):
+        pins.pin(tmp_path, QUERY, batch)
+        os.utime(tmp_path / ".pins" / QUERY / batch, (time.time() + hours * 3600,) * 2)
+    first = pins.pin(tmp_path, QUERY, "10")
+    built(tmp_path, 2)
+    assert pins.pin(tmp_path, QUERY, "10") == first
+    assert prices(ss.open_master(tmp_path, snapshot=first.files)) == {1}
+    assert [p.batch for p in pins.all_pins(tmp_path)] == ["10", "9", "8"]
+
+
+def test_pins_from_the_future_are_given_up_in_the_end(tmp_path):
+    built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "7")
+    later = time.time() + 365 * DAY
+    os.utime(tmp_path / ".pins" / QUERY / "7", (later, later))
+    remove_unneeded(tmp_path, 7 * DAY)
+    assert [p.batch for p in pins.all_pins(tmp_path)] == ["7"]
+    remove_unneeded(tmp_path, 7 * DAY, later + 8 * DAY)
+    assert not pins.all_pins(tmp_path)
+    pins.pin(tmp_path, QUERY, "7")
+    os.utime(tmp_path / ".pins" / QUERY / "7", (later, later))
+    clean_master(tmp_path, keep=0)
+    assert not pins.all_pins(tmp_path)
+
+
+def test_a_query_whose_pins_go_is_named(tmp_path, caplog):
+    built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "7")
+    pins.hold(tmp_path, "driver")
+    remove_unneeded(tmp_path, 7 * DAY, time.time() + 8 * DAY)
+    assert f"the pins of query {QUERY} are removed" in caplog.text
+    assert "micro-batch 7" in caplog.text
+    assert "driver" not in caplog.text
+
+
+def test_pins_without_a_sequence_are_ordered_by_their_numbers(tmp_path):
+    built(tmp_path, 1)
+    for batch in ("8", "9", "10"):
+        pins.pin(tmp_path, QUERY, batch)
+        place = tmp_path / ".pins" / QUERY / batch
+        content = json.loads(place.read_text())
+        place.write_text(json.dumps({"files": content["files"]}))
+    pins.pin(tmp_path, QUERY, "11")
+    assert [p.batch for p in pins.all_pins(tmp_path)] == ["11", "10", "9"]
+
+
+DAMAGED = (
+    b"",
+    b"\0" * 54,
+    b"{}",
+    b'{"files": 7}',
+    b'{"files": "../../x"}',
+    b'["files"]',
+    b"[" * 9999,
+)
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_pin_is_told_with_a_way_out_and_loses_no_snapshot(content, tmp_path, caplog):
+    old = built(tmp_path, 1).manifest.files
+    for batch in ("5", "6", "7", "8"):
+        pins.pin(tmp_path, QUERY, batch)
+    pin = tmp_path / ".pins" / QUERY / "8"
+    pin.write_bytes(content)
+    built(tmp_path, 2)
+    with pytest.raises(MasterError, match=f"{pin}: this pin is damaged.*or remove it"):
+        pins.pin(tmp_path, QUERY, "8")
+    for other in ("5", "6", "7"):
+        (pin.parent / other).unlink(missing_ok=True)
+    built(tmp_path, 3)
+    assert old in there(tmp_path)
+    assert f"{pin}: damaged" in caplog.text
+    for batch in ("9", "10", "11"):  # it was committed
+        pins.pin(tmp_path, QUERY, batch)
+    new = built(tmp_path, 4).manifest.files
+    assert len(there(tmp_path)) == 2
+    assert new in there(tmp_path)
+
+
+def test_who_can_read_a_lock_alone_cannot_take_it(tmp_path):
+    """Where all who may write the folder may lock, and no one else, no one else can stop them."""
+    for mode, wanted in ((0o755, 0o600), (0o775, 0o660), (0o777, 0o666)):
+        folder = tmp_path / oct(mode)
+        folder.mkdir()
+        folder.chmod(mode)
+        built(folder, 1)
+        (folder / ".pins").mkdir()
+        (folder / ".pins").chmod(mode)
+        pins.pin(folder, QUERY, "0")
+        found = [(folder / name).stat().st_mode & 0o777 for name in (".lock", ".pins/lock")]
+        assert found == [wanted, wanted]
+
+
+def test_a_lock_that_is_held_for_long_is_named(tmp_path, caplog):
+    path = tmp_path / "lock"
+    holder, waiting = locks.open_lock(path), locks.open_lock(path)
+    pins.fcntl.flock(holder, pins.fcntl.LOCK_EX)
+    now, slept = [0.0], []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += 1.0
+
+    with pytest.raises(MasterError, match=f"{path}: another process has held this lock for 600 s"):
+        locks.wait_for_lock(waiting, pins.fcntl.LOCK_SH, path, lambda: now[0], sleep)
+    assert caplog.text.count("waiting for a lock that another process holds") == 1
+    assert (slept[0], max(slept)) == (0.001, 0.1)
+
+    def let_go(_):
+        pins.fcntl.flock(holder, pins.fcntl.LOCK_UN)
+
+    locks.wait_for_lock(waiting, pins.fcntl.LOCK_SH, path, lambda: 0.0, let_go)
+    os.close(holder)
+    os.close(waiting)
+
+
+def test_what_is_no_folder_of_pins_is_told(tmp_path):
+    built(tmp_path, 1)
+    (tmp_path / ".pins").write_text("")
+    assert not pins.can_pin(tmp_path)
+    with pytest.raises(MasterError, match=r"\.pins is a file, and must be a folder"):
+        pins.pin(tmp_path, QUERY, "0")
+
+
+def test_the_first_pin_is_found_after_a_power_cut(tmp_path, monkeypatch):
+    """A name is on disk when its folder was synced after it was made."""
+    built(tmp_path, 1)
+    on_disk, real = set(), files.os.fsync
+
+    def fsync(handle):
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        if path.is_dir():
+            on_disk.update(path.iterdir())
+        real(handle)
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    pins.pin(tmp_path, QUERY, "0")
+    wanted = tmp_path / ".pins" / QUERY / "0"
+    assert {wanted, wanted.parent, wanted.parent.parent} <= on_disk
+    built(tmp_path / "a" / "b", 1)
+    assert {tmp_path / "a", tmp_path / "a" / "b"} <= on_disk
 
 
 def test_no_master_to_pin(tmp_path):
@@ -282,6 +431,31 @@ def test_what_cannot_be_removed_does_not_make_a_build_fail(error, tmp_path, monk
     assert prices(built(tmp_path, 2)) == {2}
     assert "cannot be removed" in caplog.text
     assert len(there(tmp_path)) == 2
+
+
+def test_a_manifest_that_was_lost_takes_no_snapshot_with_it(tmp_path, caplog):
+    master = built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "7")
+    names = {path.name for path in tmp_path.glob("[!.]*")} - {"manifest.json"}
+    (tmp_path / "manifest.json").unlink()
+    (tmp_path / ".draft-0").touch()
+    way = f"cp {tmp_path / master.manifest.name('manifest')} {tmp_path / 'manifest.json'}"
+    with pytest.raises(MasterNotFoundError, match=way):
+        ss.open_master(tmp_path)
+
+    def broken():
+        yield table(2).to_batches()[0]
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        ss.build_master(
+            pa.RecordBatchReader.from_batches(table(2).schema, broken()), tmp_path, key="id"
+        )
+    assert {path.name for path in tmp_path.glob("[!.]*")} == names
+    assert way in caplog.text
+    assert not (tmp_path / ".draft-0").exists()
+    shutil.copy(tmp_path / master.manifest.name("manifest"), tmp_path / "manifest.json")
+    assert prices(ss.open_master(tmp_path)) == {1}
 
 
 # -- changes --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -178,7 +180,9 @@ def _apply(folder: Path, scope: Scope, changes: list[tuple[int, pa.Table]]) -> s
     sync = snapshot._Sync(parent, target, 1 << 24, lambda _: None)
     batches = [(weight, batch) for weight, table in changes for batch in table.to_batches()]
     with target.building():
-        return sync.apply(Feed("test", scope, lambda: iter(batches)), {"kind": "test"})
+        return sync.apply(
+            Feed("test", scope, lambda: iter(batches)), {"kind": "test", "uri": "test"}
+        )
 
 
 @settings(
@@ -194,7 +198,7 @@ def test_rows_that_came_and_went_are_as_a_build(tmp_path_factory, case) -> None:
         synced = _apply(folder, scope, changes)
         same_as_built(synced.master, wanted, tmp_path_factory.mktemp("built"))
         _changes_are_exact(synced, before, rows_of(synced.master))
-        assert synced.master.manifest.source == {"kind": "test"}
+        assert synced.master.manifest.source == {"kind": "test", "uri": "test"}
 
 
 def test_what_the_caller_gets_wrong_is_said(tmp_path) -> None:
@@ -209,9 +213,96 @@ def test_what_the_caller_gets_wrong_is_said(tmp_path) -> None:
         ss.sync_master(tmp_path, 3, deletes=[1])
     with pytest.raises(SchemaError, match="table of upserts has no column 'name'"):
         ss.sync_master(tmp_path, upserts=table.select(["id"]))
+    with pytest.raises(OptionError, match="upserts is a int; give a pyarrow Table"):
+        ss.sync_master(tmp_path, upserts=7)
+    with pytest.raises(OptionError, match="progress=7 cannot be called"):
+        ss.sync_master(tmp_path, deletes=[1], progress=7)
     with pytest.raises(SchemaError, match="table of deletes has no column 'id'"):
         ss.sync_master(tmp_path, deletes=table.select(["name"]))
     assert ss.open_master(tmp_path).rows == 2
+
+
+_KEYS = [
+    *(
+        [1.5],
+        [2.999],
+        [1.0],
+        [True],
+        ["x"],
+        ["1"],
+        [2**70],
+        [2**63],
+        [1.5, 2**63],
+        [1, "a"],
+        "abc",
+        b"ab",
+        7,
+    ),
+    *({"id": 1}, [[1]], np.array([1.5]), pa.array([1.5]), pa.array(["1"]), pa.array([100_000])),
+    *(pa.table({"id": ["1"]}), pa.table({"id": [1.0]}), pa.table({"id": [100_000]})),
+]
+
+
+@pytest.mark.parametrize("keys", _KEYS, ids=range(len(_KEYS)))
+def test_keys_of_another_kind_delete_nothing(keys, tmp_path) -> None:
+    """Arrow would cut 1.5 to 1, and read a number from a text."""
+    table = pa.table({"id": pa.array([1, 2, 3], pa.int16()), "name": ["a", "b", "c"]})
+    before = rows_of(ss.build_master(table, tmp_path, key="id"))
+    with pytest.raises(SchemaError, match="deletes"):
+        ss.sync_master(tmp_path, deletes=keys)
+    assert rows_of(ss.open_master(tmp_path)) == before
+
+
+@pytest.mark.parametrize(
+    "column",
+    [{"id": ["1"]}, {"id": [1.0]}, {"id": [True]}, {"id": [2**40]}, {"v": [9.5]}, {"v": ["9"]}],
+    ids=str,
+)
+def test_rows_of_another_kind_are_not_guessed(column, tmp_path) -> None:
+    table = pa.table({"id": pa.array([1, 2], pa.int16()), "v": [1, 2]})
+    before = rows_of(ss.build_master(table, tmp_path, key="id"))
+    with pytest.raises(SchemaError, match="upserts"):
+        ss.sync_master(tmp_path, upserts=pa.table({"id": [1], "v": [9]} | column))
+    assert rows_of(ss.open_master(tmp_path)) == before
+
+
+_DAY = datetime.date(2024, 2, 29)
+_MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 15, 250)
+_OWN = [
+    (pa.int8(), [5], [5]),
+    (pa.uint64(), [2**63 + 5], [2**63 + 5]),
+    (pa.string(), ["five"], ("five",)),
+    (pa.large_string(), ["five"], {"five"}),
+    (pa.dictionary(pa.int8(), pa.string()), ["five"], ["five"]),
+    (pa.binary(), [b"five"], [b"five"]),
+    (pa.binary(4), [b"five"], [b"five"]),
+    (pa.bool_(), [True], [True]),
+    (pa.date32(), [_DAY], [_DAY]),
+    (pa.timestamp("ns"), [_MOMENT], [_MOMENT]),
+    (pa.timestamp("us", "UTC"), [_MOMENT], [_MOMENT.replace(tzinfo=datetime.UTC)]),
+    (pa.decimal128(10, 2), [Decimal("5.50")], [Decimal("5.5")]),
+    (pa.int64(), [5], np.array([5, 7], dtype=np.int32)),
+    (pa.int64(), [5], range(5, 6)),
+    (pa.int64(), [5], (number for number in [5])),
+    (pa.int64(), [5], pa.chunked_array([pa.array([5], pa.uint8())])),
+]
+
+
+@pytest.mark.parametrize(("kind", "there", "keys"), _OWN, ids=map(str, range(len(_OWN))))
+def test_keys_of_the_masters_kind_go(kind, there, keys, tmp_path) -> None:
+    ss.build_master(pa.table({"id": pa.array(there, kind)}), tmp_path, key="id")
+    assert ss.sync_master(tmp_path, deletes=[]).deleted == 0
+    assert ss.sync_master(tmp_path, deletes=[None]).deleted == 0
+    assert ss.sync_master(tmp_path, deletes=keys).deleted == 1
+
+
+def test_a_moment_that_the_key_cannot_hold_is_not_cut(tmp_path) -> None:
+    table = pa.table({"id": pa.array([_MOMENT.replace(microsecond=0)], pa.timestamp("s"))})
+    ss.build_master(table, tmp_path, key="id")
+    for moment in (_MOMENT, _MOMENT.replace(tzinfo=datetime.UTC), _DAY):
+        with pytest.raises(SchemaError, match="deletes"):
+            ss.sync_master(tmp_path, deletes=[moment])
+    assert ss.sync_master(tmp_path, deletes=[_MOMENT.replace(microsecond=0)]).deleted == 1
 
 
 def test_types_that_pages_hold_otherwise_are_taken(tmp_path) -> None:

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semistream.errors import BudgetError
+from semistream.units import format_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -52,8 +55,15 @@ def give_back_memory() -> None:
 
 
 def private_memory(size: int) -> mmap.mmap:
-    """Give zeroed memory of this process alone; without the flags, children would share it."""
-    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    """Return zeroed memory of this process alone; without the flags, children would share it."""
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        msg = (
+            f"the operating system does not give {format_bytes(size)} ({error.strerror}); the "
+            "memory of a join must fit this machine: ask for less"
+        )
+        raise BudgetError(msg) from error
 
 
 def allocate(size: int) -> pa.ResizableBuffer:

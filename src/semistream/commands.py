@@ -155,7 +155,7 @@ def _facts(master: Master) -> dict[str, Any]:
 
 @master_app.command("verify")
 def verify(path: MasterPath, as_json: AsJson = False) -> None:
-    """Read every page and check its checksum."""
+    """Read every page, check its checksum, and that the key filter has its keys."""
     with messages():
         pages = open_master(path, read="direct").verify()
         if as_json:

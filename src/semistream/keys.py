@@ -103,16 +103,16 @@ class Keys:
         """Whether equal codes mean equal keys: so for a single integer key."""
         return len(self.types) == 1 and pa.types.is_integer(self.types[0])
 
-    def check(self, stream: pa.Schema, names: Sequence[str]) -> None:
-        """Refuse stream columns whose types cannot be compared with the key's."""
+    def check(self, stream: pa.Schema, names: Sequence[str], whose: str = "stream's") -> None:
+        """Refuse columns, by default the stream's, whose types do not compare with the key's."""
         for name, wanted, master in zip(names, self.types, self.names, strict=True):
             given = stream.field(name).type
             found = _canonical(name, given)
             if found != wanted and not (pa.types.is_integer(found) and pa.types.is_integer(wanted)):
                 msg = (
-                    f"the stream's key {name!r} is {given}, the master's {master!r} is compared as "
+                    f"the {whose} key {name!r} is {given}, the master's {master!r} is compared as "
                     f"{wanted}. Integers of any width go together, other types must be equal: cast "
-                    f"the stream's column to {wanted}, or build the master with {given}."
+                    f"the {whose} column to {wanted}, or build the master with {given}."
                 )
                 raise SchemaError(msg)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from datetime import timedelta
 
@@ -10,6 +11,8 @@ from semistream.errors import OptionError
 __all__ = ["format_bytes", "parse_bytes", "parse_count", "parse_seconds"]
 
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB"))}
+_LARGEST = 1 << 63  # sizes are 64-bit integers in what is compiled
+_SHOWN = 40  # characters of a size that messages repeat
 _THOUSANDS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)\s*")
@@ -37,11 +40,16 @@ def parse_bytes(size: int | str, what: str = "memory") -> int:
     """
     if isinstance(size, str) and (found := _SIZE.fullmatch(size)):
         number, unit = found.groups()
-        size = int(float(re.sub("[_,]", "", number)) * _UNITS[f"{unit.upper()}B"])
-    if isinstance(size, bool) or not isinstance(size, int) or size <= 0:
+        bytes_ = float(re.sub("[_,]", "", number)) * _UNITS[f"{unit.upper()}B"]
+        size = int(bytes_) if bytes_ < _LARGEST else size
+    elif not isinstance(size, bool | str) and hasattr(size, "__index__"):
+        size = operator.index(size)  # NumPy's integers, too
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < _LARGEST:
+        shown = size if len(str(size)) < _SHOWN else f"{str(size)[:_SHOWN]}…"
         msg = (
-            f"{what}={size!r} is not a size; give bytes as a positive int, or a string with one "
-            f"of the units {', '.join(_UNITS)} (1 KB = 1,024 bytes), for example '64MB'"
+            f"{what}={shown!r} is not a size; give bytes as a positive int, or a string with one "
+            f"of the units {', '.join(_UNITS)} (1 KB = 1,024 bytes), for example '64MB', below "
+            "2^63 bytes"
         )
         raise OptionError(msg)
     return size

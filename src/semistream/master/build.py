@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.errors import OptionError
+from semistream.master.arguments import callback, column_names, master_folder, yes_or_no
 from semistream.master.files import Draft
 from semistream.master.filter import KeyFilter, filter_words
 from semistream.master.lake.find import find_table, is_table
@@ -47,8 +48,8 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
 ) -> Master:
     """Build a master table from rows in any order, in bounded memory, and open it.
 
-    A build that fails or is killed leaves the master that was there as it was. Rows with a null in
-    their key match nothing and are left out (counted in the statistics).
+    A build that fails or is killed before its manifest takes over leaves the master as it was.
+    Rows with a null in their key match nothing and are left out (counted in the statistics).
 
     Parameters
     ----------
@@ -101,6 +102,9 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
     >>> master.rows, master.pages, master.key
     (2, 1, ('product_id',))
     """
+    path, report = master_folder(path), callback(progress, "progress")
+    with_filter = yes_or_no(filter, "filter")
+    names = None if columns is None else column_names(columns, "columns")
     if not is_table(source) and (version is not None or columns is not None):
         msg = (
             f"version={version} and columns={columns} are for tables of files, not for a "
@@ -111,21 +115,15 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
         from semistream.spark.build import build_from_dataframe  # noqa: PLC0415 - optional
 
         frame: Any = source
-        return build_from_dataframe(
-            frame, path, key, page_bytes, filter, memory, progress or _silent
-        )
+        return build_from_dataframe(frame, path, key, page_bytes, with_filter, memory, report)
     size, room = sizes(page_bytes, memory)
-    table = find_table(source, version, columns) if is_table(source) else None
+    table = find_table(source, version, names) if is_table(source) else None
     rows = table.rows(room // 16) if table else Rows.of(source)
     target = Target.of(path, rows.reader.schema, key, size)
     origin = Origin(table.note if table else {})
     with target.building():
-        _Build(rows, target, origin, room, progress or _silent).run(filter)
+        _Build(rows, target, origin, room, report).run(with_filter)
     return open_master(target.folder)
-
-
-def _silent(_: Progress) -> None:
-    pass
 
 
 def written(progress: Callable[[Progress], None], total: int) -> Callable[[int], None]:

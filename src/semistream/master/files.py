@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import io
 import mmap
 import os
 import re
@@ -17,26 +18,31 @@ import shutil
 import tempfile
 import uuid
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from semistream.errors import MasterError
+from semistream.errors import MasterError, SemistreamError
+from semistream.master.locks import open_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
+
+    from _typeshed import ReadableBuffer
 
 __all__ = [
     "DATA",
     "Draft",
     "ReadFile",
     "exclusive",
+    "make_folder",
     "publish",
     "remove_others",
     "scratch",
     "staging_folder",
     "sync_folder",
+    "writing",
 ]
 
 _PREFIX = ".draft-"
@@ -45,6 +51,36 @@ _REMOVALS = 10
 _COPY = 1 << 30
 DATA = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.(pages|index|filter|changes|manifest)")
 """The names of data files; whatever else is in a master's folder is not touched."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise a `MasterError` that names the file where the operating system fails to write it."""
+    try:
+        yield
+    except SemistreamError:
+        raise
+    except OSError as error:
+        where = error.filename2 or error.filename or path
+        msg = (
+            f"{where} cannot be written: {error.strerror or error}; make room there, mend "
+            "permissions or the disk, or choose another path, and try again"
+        )
+        failed = MasterError(msg)
+        failed.errno = error.errno  # some callers go on without what is not permitted
+        raise failed from error
+
+
+class _File(io.FileIO):
+    """A file whose errors name it; a descriptor alone has no name."""
+
+    def __init__(self, handle: int, path: Path) -> None:
+        super().__init__(handle, "r+b")
+        self._path = path
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        with writing(self._path):
+            return super().write(data)
 
 
 class Draft:
@@ -57,8 +93,10 @@ class Draft:
             handle = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o644)
         except OSError:  # no unnamed files here (NFS, some overlays)
             self._name = self._fresh_name()
-            handle = os.open(self._name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
-        self.file: IO[bytes] = os.fdopen(handle, "w+b", buffering=1 << 20)
+            with writing(folder):
+                handle = os.open(self._name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+        path = self._name or folder
+        self.file: IO[bytes] = io.BufferedRandom(_File(handle, path), buffer_size=1 << 20)
         self.file.write(content)
 
     def append(self, path: Path, start: int = 0, length: int | None = None) -> None:
@@ -81,15 +119,17 @@ class Draft:
     def sync(self) -> None:
         """Write everything to disk."""
         self.file.flush()
-        os.fsync(self.file.fileno())
+        with writing(self._name or self._folder):
+            os.fsync(self.file.fileno())
 
     def publish(self, name: str) -> None:
         """Give the file its name, replacing what had it."""
-        if self._name is None:
-            self._link(self._fresh_name())
-        assert self._name is not None  # noqa: S101 - for mypy
-        self._name.replace(self._folder / name)
-        self._name = None
+        with writing(self._folder / name):
+            if self._name is None:
+                self._link(self._fresh_name())
+            assert self._name is not None  # noqa: S101 - for mypy
+            self._name.replace(self._folder / name)
+            self._name = None
 
     def publish_first(self, name: str) -> bool:
         """Give the file its name unless another has it; tell whether it was given."""
@@ -142,17 +182,33 @@ def publish(folder: Path, data: dict[str, Draft], manifest: tuple[str, Draft]) -
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names of a folder's files to disk."""
-    handle = os.open(folder, os.O_RDONLY)
+    """Write the names of a folder's files to disk; of a file, its bytes."""
+    with writing(folder):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def make_folder(folder: Path, parents: bool = False) -> None:
+    """Make a folder unless it is there, and those above it if asked; their names reach the disk."""
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        folder.mkdir(parents=parents, exist_ok=True)
+    except FileExistsError:
+        msg = f"{folder} is a file, and must be a folder; remove it, or choose another path"
+        raise MasterError(msg) from None
+    for path in created:
+        if os.access(path.parent, os.R_OK):  # a folder may be entered and not be read
+            sync_folder(path.parent)
 
 
 def scratch(folder: Path | None) -> IO[bytes]:
     """Open a file without a name, gone when it is closed."""
-    return tempfile.TemporaryFile(prefix=_PREFIX, dir=folder)
+    place = folder or Path(tempfile.gettempdir())
+    with tempfile.TemporaryFile(prefix=_PREFIX, dir=place, buffering=0) as file:
+        return io.BufferedRandom(_File(os.dup(file.fileno()), place))
 
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
@@ -184,15 +240,19 @@ def staging_folder(folder: Path) -> Path:
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Hold the folder for one build; create it, and remove it again if nothing came of it."""
-    created = [path for path in (folder, *folder.parents) if not path.exists()]
-    handle = _locked(folder)
+    with writing(folder):
+        created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        yield
+        with writing(folder):
+            handle = _locked(folder)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                if [path.name for path in folder.iterdir()] == [_LOCK]:
+                    (folder / _LOCK).unlink()
+            os.close(handle)
     finally:
-        with suppress(OSError):
-            if [path.name for path in folder.iterdir()] == [_LOCK]:
-                (folder / _LOCK).unlink()
-        os.close(handle)
         for path in created:
             with suppress(OSError):
                 path.rmdir()  # succeeds only if empty
@@ -200,7 +260,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 def _locked(folder: Path) -> int:
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True)
         try:
             handle = _opened(folder)
         except FileNotFoundError:  # removed by a build that failed just now
@@ -218,16 +278,12 @@ def _locked(folder: Path) -> int:
 
 def _opened(folder: Path) -> int:
     """Open what is locked; the folder itself where nobody can build for want of permission."""
-    # A file, not the folder: network file systems lock those across hosts, if opened for writing.
     try:
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return open_lock(folder / _LOCK)
     except OSError:
         if os.access(folder, os.W_OK):
             raise
         return os.open(folder, os.O_RDONLY)
-    with suppress(OSError):  # another user's, who has done it
-        os.fchmod(handle, 0o666)  # for all users who build here, whatever the umask is
-    return handle
 
 
 def held_pages(address: int, size: int) -> int:

@@ -31,16 +31,23 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import CorruptPageError, FormatVersionError, MasterError, MasterNotFoundError
+from semistream.errors import (
+    CorruptPageError,
+    FormatVersionError,
+    MasterError,
+    MasterNotFoundError,
+    SchemaError,
+)
+from semistream.keys import Keys
+from semistream.master.files import DATA
+from semistream.master.filter import filter_words
 from semistream.plain import plain_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import numpy.typing as npt
-
-    from semistream.keys import Keys
 
 __all__ = [
     "ALIGNMENT",
@@ -50,6 +57,7 @@ __all__ = [
     "Statistics",
     "aligned",
     "checksum",
+    "lost_manifest",
     "page_schema",
 ]
 
@@ -57,6 +65,7 @@ FORMAT_VERSION = 1
 ALIGNMENT = 4096
 MANIFEST = "manifest.json"
 CODE = "__code"
+_CODE_BYTES = 8  # pages hold each row's code, uncompressed
 
 
 def aligned(size: int) -> int:
@@ -145,7 +154,7 @@ class Manifest:
             return np.empty(0, dtype=np.int64)
         path = folder / self.name("changes")
         data = path.read_bytes()
-        if checksum(data) != self.changes_checksum:
+        if len(data) != 8 * self.changed or checksum(data) != self.changes_checksum:
             msg = f"{path}: the changes are damaged, their checksum differs; build the master again"
             raise CorruptPageError(msg)
         return np.frombuffer(data, dtype="<i8").astype(np.int64)
@@ -165,9 +174,13 @@ class Manifest:
         try:
             values = json.loads(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
-            msg = f"{folder}: no master table is here; make one with semistream.build_master"
-            raise MasterNotFoundError(msg) from None
-        except ValueError as error:
+            raise _not_found(folder) from None
+        except OSError as error:
+            msg = f"{path}: the manifest cannot be read: {error.strerror}"
+            failed = MasterError(msg)
+            failed.errno = error.errno
+            raise failed from error
+        except (ValueError, RecursionError) as error:
             msg = f"{path}: the manifest is damaged ({error}); build the master again"
             raise MasterError(msg) from error
         version = values.pop("semistream_master", None) if isinstance(values, dict) else None
@@ -184,11 +197,106 @@ class Manifest:
         if values.pop("checksum", None) != _json_checksum(values):
             msg = f"{path}: the manifest is damaged, its checksum differs; build the master again"
             raise MasterError(msg)
+        try:
+            manifest = cls._of(values)
+            problem = next(_problems(manifest), None)
+        except (AttributeError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem is not None:
+            msg = f"{path}: the manifest says what cannot be ({problem}); build the master again"
+            raise MasterError(msg)
+        return manifest
+
+    @classmethod
+    def _of(cls, values: dict[str, Any]) -> Manifest:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values.pop("schema"))))
         statistics = Statistics(**values.pop("statistics"))
         key = tuple(values.pop("key"))
         return cls(schema=schema, statistics=statistics, key=key, **values)
 
 
+def _problems(manifest: Manifest) -> Iterator[str]:
+    """Say what no build can have written: types and sizes, as far as the manifest alone tells.
+
+    The checksum tells damage, not intent. What is let through here is believed elsewhere: names
+    become paths, sizes become memory and loops.
+    """
+    m, s = manifest, manifest.statistics
+    if not _is_files(m.files) or m.snapshot != m.files.partition("-")[0]:
+        yield f"snapshot is {m.snapshot!r}, files is {m.files!r}"
+    if m.parent != "" and not _is_files(m.parent):
+        yield f"parent is {m.parent!r}"
+    numbers = {name: getattr(m, name) for name in _NUMBERS} | vars(s)
+    for name, number in numbers.items():
+        if type(number) is not int or not 0 <= number < 2**64:
+            yield f"{name} is {number!r}"
+    if not _fits(m, s):
+        yield "sizes and counts do not go together"
+    if not _is_source(m.source):
+        yield f"source is {m.source!r}"
+    try:
+        Keys.of(m.schema, m.key)
+    except SchemaError as error:
+        yield str(error)
+    names = m.schema.names
+    distinct = all(len(set(some)) == len(some) for some in (m.key, names))
+    if not m.key or CODE in names or not distinct:
+        yield f"key is {m.key}, columns are {names}"
+
+
+_NUMBERS = (
+    *("page_bytes", "index_checksum", "pages_bytes", "filter_words", "filter_checksum"),
+    *("changed", "changes_checksum"),
+)
+
+
+def _is_source(source: object) -> bool:
+    if not isinstance(source, dict):
+        return False
+    return not source or all(isinstance(source.get(name), str) for name in ("kind", "uri"))
+
+
+def _is_files(name: object) -> bool:
+    return isinstance(name, str) and DATA.fullmatch(f"{name}.manifest") is not None
+
+
+def _fits(m: Manifest, s: Statistics) -> bool:
+    words = filter_words(s.values)  # a build stores no larger filter
+    return (
+        not m.page_bytes % ALIGNMENT
+        and 0 < m.page_bytes < 2**31
+        and s.pages <= s.parts <= s.rows
+        and s.values <= s.rows
+        and s.most_duplicates <= s.rows
+        and s.rows * _CODE_BYTES <= m.pages_bytes
+        and s.parts * ALIGNMENT <= m.pages_bytes
+        and s.largest_part <= m.pages_bytes
+        and m.filter_words <= words
+        and not m.filter_words & (m.filter_words - 1)
+    )
+
+
+def lost_manifest(folder: Path) -> str:
+    """Return the name of the newest copy of a manifest whose pages are there; empty if none."""
+    copies = [
+        path
+        for path in folder.glob("*.manifest")
+        if DATA.fullmatch(path.name) and path.with_suffix(".pages").exists()
+    ]
+    return max(copies, key=lambda path: path.stat().st_mtime).name if copies else ""
+
+
+def _not_found(folder: Path) -> MasterNotFoundError:
+    lost = lost_manifest(folder)
+    if lost:
+        way = f"{MANIFEST} is missing, a copy of it is not: cp {folder / lost} {folder / MANIFEST}"
+        return MasterNotFoundError(f"{folder}: {way}")
+    msg = f"{folder}: no master table is here; make one with semistream.build_master"
+    return MasterNotFoundError(msg)
+
+
 def _json_checksum(values: dict[str, Any]) -> int:
-    return checksum(json.dumps(values, sort_keys=True).encode())
+    try:
+        return checksum(json.dumps(values, sort_keys=True).encode())
+    except RecursionError:  # so deep that no build wrote it
+        return -1

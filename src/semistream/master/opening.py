@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from semistream.errors import OptionError
 from semistream.master import store
+from semistream.master.arguments import master_folder
 from semistream.master.database import is_url, open_database
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from semistream.master.store import Master
 
@@ -47,8 +51,32 @@ def open_master(
     2
     """
     if not is_url(path):
-        return store.open_master(path, read or "mapped", **options)
+        folder = master_folder(path)
+        _check_options(options, ["snapshot"], folder)
+        return store.open_master(folder, read or "mapped", **options)
     if read is not None:
         msg = f"read={read!r} is for files; a database is asked by queries: leave it out"
         raise OptionError(msg)
+    _check_options(options, _OF_DATABASES, None)
+    if missing := [name for name in ("table", "key") if name not in options]:
+        msg = (
+            f"{' and '.join(missing)} must be given for a database: open_master(url, "
+            "table='products', key='id')"
+        )
+        raise OptionError(msg)
     return open_database(str(path), **options)
+
+
+_OF_DATABASES = list(signature(open_database).parameters)[1:]
+
+
+def _check_options(options: Iterable[str], known: Sequence[str], folder: Path | None) -> None:
+    for name in options:
+        if folder is not None and name in _OF_DATABASES:
+            msg = f"{name}= is for a table in a database, {folder} is a folder of files"
+            raise OptionError(msg)
+        if folder is None and name == "snapshot":
+            msg = "snapshot= is for a folder of files; a table in a database has no snapshots"
+            raise OptionError(msg)
+        if name not in known:
+            raise OptionError.unknown("option", name, known)

@@ -140,7 +140,7 @@ def join_parts(parts: Iterable[Part], staging: Staging, passed: Callable[[int], 
         for part in filled:
             _append(part, staging, pages, lines)
             if keys.nbytes:
-                _add_codes(keys, staging.file(part.name, "codes"))
+                _add_codes(keys, part, staging)
             staging.remove(part.name)
             passed(part.rows)
         staging.target.publish(pages, lines, counts, keys)
@@ -154,13 +154,23 @@ def _filter(values: int, staging: Staging) -> KeyFilter:
 def _append(part: Part, staging: Staging, pages: Draft, lines: IndexWriter) -> None:
     path = staging.file(part.name, "pages")
     pages.append(path)
+    before = len(lines.lines)
     lines.extend(staging.file(part.name, "lines").read_bytes())
-    if pages.file.tell() != lines.end:
-        msg = f"{path}: not all of this part came to be on disk; build the master again"
-        raise MasterError(msg)
+    rows = int(lines.lines["rows"][before:].sum())
+    if pages.file.tell() != lines.end or rows != part.rows:
+        raise _cut(path)
 
 
-def _add_codes(keys: KeyFilter, path: Path) -> None:
+def _add_codes(keys: KeyFilter, part: Part, staging: Staging) -> None:
+    """Put a part's codes into the filter; one that lacks some would deny rows that are there."""
+    path, count = staging.file(part.name, "codes"), 0
     with path.open("rb") as file:
         while len(codes := np.fromfile(file, dtype=np.int64, count=_CODES_AT_ONCE)):
             keys.add(codes)
+            count += len(codes)
+    if count != part.counts.values:
+        raise _cut(path)
+
+
+def _cut(path: Path) -> MasterError:
+    return MasterError(f"{path}: not all of this part came to be on disk; build the master again")

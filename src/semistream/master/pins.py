@@ -4,8 +4,11 @@
 
     products/.pins/
       lock                       taken by all who pin, together; by whoever removes, alone
-      <query id>/<batch id>      {"files": …}, made once, by the first who comes
+      <query id>/<batch id>      {"files": …, "sequence": n}, made once, by the first who comes
       held-<id>/<files>          the same, for the DataFrames of a driver that are no streams
+
+Pins of a query are ordered by their sequence numbers: clocks go back and jump, and the number of a
+micro-batch may come again.
 
 A pin is made before the snapshot's files are opened. So whoever removes snapshots, and reads the
 pins while no one can add to them, removes none that someone is about to open.
@@ -15,15 +18,19 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import uuid
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from semistream.master.files import Draft, sync_folder
+from semistream.errors import MasterError
+from semistream.master.files import DATA, Draft, make_folder, sync_folder
 from semistream.master.format import Manifest
+from semistream.master.locks import open_lock, wait_for_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +51,8 @@ __all__ = [
     "remove_stale",
 ]
 
+log = logging.getLogger(__name__)
+
 KEPT = 3
 """Pins of a query that stay: the newest batch may be replayed, tasks of the one before may still
 be running, and one more for who takes back the last commit of a checkpoint by hand."""
@@ -58,7 +67,12 @@ class Pin:
     """What was decided for a micro-batch once and for all."""
 
     files: str
-    """The snapshot, by what its files' names begin with."""
+    """The snapshot, by what its files' names begin with; empty where the pin is damaged."""
+    sequence: int = field(default=0, compare=False)
+    """One more than that of the query's pin before."""
+
+
+_DAMAGED = Pin("")
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,7 @@ class Pinned:
     path: Path
     pin: Pin
     made: float
+    """When it was made or renewed, by the clock of the file system."""
 
     @property
     def query(self) -> str:
@@ -106,7 +121,9 @@ def pin(folder: Path, query: str, batch: str, files: str = "") -> Pin:
         Manifest.load(folder)  # no master is an error that says so
         with _locked(folder, fcntl.LOCK_SH):
             found = _made(path, files or Manifest.load(folder).files)
-            _trim(path.parent)
+            _trim(path)
+    if not found.files:
+        raise _damaged(path)
     return found
 
 
@@ -119,9 +136,10 @@ def hold(folder: Path, holder: str, files: str = "") -> Pin:
     with _locked(folder, fcntl.LOCK_SH):
         files = files or Manifest.load(folder).files
         path = pin_folder(folder) / f"{HELD}{holder}" / files
-        found = _read(path) or _made(path, files)
+        if not path.exists():
+            _made(path, files)
         os.utime(path)
-    return found
+    return Pin(files)
 
 
 def release(folder: Path, holder: str) -> None:
@@ -143,9 +161,10 @@ def can_pin(folder: Path) -> bool:
 
 
 def _made(path: Path, files: str) -> Pin:
-    """Make a pin, or give the one that someone else has made meanwhile."""
-    path.parent.mkdir(exist_ok=True)
-    with Draft(path.parent, json.dumps(asdict(Pin(files))).encode()) as draft:
+    """Make a pin, or return the one that someone else has made meanwhile."""
+    make_folder(path.parent)
+    last = max((pinned.pin.sequence for pinned in _newest_first(path.parent)), default=0)
+    with Draft(path.parent, json.dumps(asdict(Pin(files, last + 1))).encode()) as draft:
         draft.sync()
         if draft.publish_first(path.name):
             sync_folder(path.parent)  # a replay after a power cut must find it
@@ -155,16 +174,32 @@ def _made(path: Path, files: str) -> Pin:
 
 
 def _read(path: Path) -> Pin | None:
+    """Read a pin; None where there is none, one without files where it is damaged."""
     try:
-        return Pin(json.loads(path.read_bytes())["files"])
+        values = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except (ValueError, RecursionError):
+        return _DAMAGED
+    fields = values if isinstance(values, dict) else {}
+    files, sequence = str(fields.get("files")), fields.get("sequence")
+    if not DATA.fullmatch(f"{files}.manifest"):
+        return _DAMAGED
+    return Pin(files, sequence if type(sequence) is int else 0)
 
 
-def _trim(folder: Path) -> None:
+def _damaged(path: Path) -> MasterError:
+    return MasterError(
+        f"{path}: this pin is damaged; which snapshot the micro-batch was begun with is not known. "
+        "Restore the file, or remove it: the micro-batch is then repeated with the current "
+        "snapshot, which is right unless some of its rows were already written with another"
+    )
+
+
+def _trim(made: Path) -> None:
     """Remove what the query cannot need any more, so that pins do not pile up between builds."""
-    if not folder.name.startswith(HELD):
-        for old in _newest_first(folder)[KEPT:]:
+    for old in _newest_first(made.parent)[KEPT:]:
+        if old.path != made:
             old.path.unlink(missing_ok=True)
 
 
@@ -186,35 +221,58 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def remove_stale(folder: Path, keep: float, now: float) -> set[str]:
-    """Remove the pins that no one can need; give the queries of those that stay.
+    """Remove the pins that no one can need; return the queries of those that stay.
 
-    No one may pin meanwhile, see `alone`.
+    No one may pin meanwhile, see `alone`. A pin from the future, made before the clock went back,
+    counts as made now.
     """
     stay = set()
     for place in _holders(folder):
         pins, held = _newest_first(place), place.name.startswith(HELD)
         limit = now - (min(keep, _DAY) if held else keep)
-        seen = bool(pins) and pins[0].made > limit
-        needed = [p for p in pins if p.made > limit] if held else pins[: KEPT if seen else 0]
+        recent = [pinned for pinned in pins if min(pinned.made, now) > limit]
+        needed = recent if held else pins[: KEPT if recent else 0]
         for path in _inside(place):  # drafts, too
             if path not in {pinned.path for pinned in needed}:
                 path.unlink(missing_ok=True)
         if needed:
             stay.add(place.name)
         else:
-            with suppress(FileNotFoundError):
-                place.rmdir()
+            _give_up(place, pins)
     return stay
 
 
+def _give_up(place: Path, pins: list[Pinned]) -> None:
+    with suppress(FileNotFoundError):
+        place.rmdir()
+    if pins and not place.name.startswith(HELD):
+        batch, made = pins[0].batch, datetime.fromtimestamp(max(p.made for p in pins), UTC)
+        log.warning(
+            "%s: the pins of query %s are removed: it was last seen %s, with micro-batch %s. If it "
+            "is started again and has to repeat that, its snapshot is gone",
+            place.parent.parent,
+            place.name,
+            made.isoformat(timespec="seconds"),
+            batch,
+        )
+
+
 def _newest_first(folder: Path) -> list[Pinned]:
-    """Give them by the time at which they were made: a number may come again, a time does not."""
     found = []
     for path in _inside(folder):
         with suppress(FileNotFoundError):  # removed just now, by who pinned beside us
             if not path.name.startswith(".") and (pin := _read(path)) is not None:
                 found.append(Pinned(path, pin, path.stat().st_mtime))
-    return sorted(found, key=lambda each: (each.made, each.batch.zfill(20)), reverse=True)
+    return sorted(found, key=lambda each: _place(each, found), reverse=True)
+
+
+def _place(pinned: Pinned, pins: list[Pinned]) -> tuple[int, str]:
+    """Return where a pin stands among others of its query; a damaged one, by its number."""
+    number = pinned.batch.zfill(20)
+    if pinned.pin.sequence:
+        return pinned.pin.sequence, number
+    before = (each.pin.sequence for each in pins if each.batch.zfill(20) < number)
+    return max(before, default=0), number
 
 
 @contextmanager
@@ -235,11 +293,10 @@ def alone(folder: Path) -> Iterator[bool]:
 @contextmanager
 def _locked(folder: Path, how: int) -> Iterator[None]:
     place = pin_folder(folder)
-    place.mkdir(exist_ok=True)
-    # A file, not the folder: network file systems lock those across hosts, if opened for writing.
-    handle = os.open(place / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    make_folder(place)
+    handle = open_lock(place / _LOCK)
     try:
-        fcntl.flock(handle, how)
+        wait_for_lock(handle, how, place / _LOCK)
         yield
     finally:
         os.close(handle)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semistream.errors import MasterError, MasterNotFoundError
-from semistream.master.files import exclusive, remove_others
-from semistream.master.format import MANIFEST, Manifest
+from semistream.master.arguments import master_folder
+from semistream.master.files import DATA, exclusive, remove_others, sync_folder
+from semistream.master.format import MANIFEST, Manifest, lost_manifest
 from semistream.master.pins import all_pins, alone, remove_stale
 from semistream.master.snapshots import ancestors, list_snapshots, whole_snapshots
 from semistream.units import parse_seconds
@@ -23,6 +23,7 @@ from semistream.units import parse_seconds
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 __all__ = ["KEEP", "clean_master", "keep_manifest", "remove_unneeded"]
 
@@ -57,7 +58,7 @@ def clean_master(path: str | os.PathLike[str], keep: float | str = KEEP) -> list
     >>> clean_master(path)
     []
     """
-    folder, seconds = Path(path), parse_seconds(keep, "keep")
+    folder, seconds = master_folder(path), parse_seconds(keep, "keep")
     Manifest.load(folder)  # else a folder that is not there would be made
     with exclusive(folder):
         before = {s.manifest.files for s in list_snapshots(folder)}
@@ -80,21 +81,7 @@ def remove_unneeded(folder: Path, keep: float | None = None, now: float | None =
     keep = parse_seconds(KEEP) if keep is None else keep
     now = time.time() if now is None else now
     try:
-        current = Manifest.load(folder)
-    except MasterNotFoundError:
-        remove_others(folder, ())  # what a build left that died
-        return
-    except MasterError:  # another version's, perhaps: all stays until a build is done
-        return
-    try:
-        with alone(folder) as locked:
-            queries = remove_stale(folder, keep, now) if locked else set()
-            _remove_notes(folder, queries, now - keep)
-            wanted = {current.files, *(pinned.pin.files for pinned in all_pins(folder))}
-            there = [m for m in whole_snapshots(folder, current) if m.files in wanted]
-            # Also where a manifest cannot be read here: queries of another version may read it.
-            files = [path.name for path in folder.iterdir() if path.stem in wanted]
-            remove_others(folder, [*files, *_names(folder, there)])
+        _remove_unneeded(folder, keep, now)
     except Exception as error:  # what was published is no failure for it
         log.warning(
             "%s: what no query needs cannot be removed (%s); the next build tries again. If pins "
@@ -103,6 +90,57 @@ def remove_unneeded(folder: Path, keep: float | None = None, now: float | None =
             folder,
             error,
         )
+
+
+def _remove_unneeded(folder: Path, keep: float, now: float) -> None:
+    try:
+        current = Manifest.load(folder)
+    except MasterNotFoundError:
+        remove_others(folder, _kept_without_manifest(folder))  # what a build left that died
+        return
+    except MasterError:  # another version's, perhaps: all stays until a build is done
+        return
+    sync_folder(folder)  # the manifest's name must be on disk before what it replaced goes
+    with alone(folder) as locked:
+        queries = remove_stale(folder, keep, now) if locked else set()
+        _remove_notes(folder, queries, now - keep)
+        pins = all_pins(folder)
+        if damaged := [pinned.path for pinned in pins if not pinned.pin.files]:
+            _warn_of_damage(damaged)
+            remove_others(folder, _data(folder))
+            return
+        wanted = {current.files, *(pinned.pin.files for pinned in pins)}
+        there = [m for m in whole_snapshots(folder, current) if m.files in wanted]
+        # Also where a manifest cannot be read here: queries of another version may read it.
+        files = [path.name for path in folder.iterdir() if path.stem in wanted]
+        remove_others(folder, [*files, *_names(folder, there)])
+
+
+def _data(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if DATA.fullmatch(path.name)]
+
+
+def _kept_without_manifest(folder: Path) -> list[str]:
+    """Return the data files that stay: all, if they are a snapshot's, or a query pinned one."""
+    lost = lost_manifest(folder)
+    if not lost and not all_pins(folder):
+        return []
+    log.warning(
+        "%s: %s is missing, the files of snapshots are not and stay until a build is done%s",
+        folder,
+        MANIFEST,
+        f"; to have the newest back: cp {folder / lost} {folder / MANIFEST}" if lost else "",
+    )
+    return _data(folder)
+
+
+def _warn_of_damage(pins: Iterable[Path]) -> None:
+    log.warning(
+        "%s: damaged, so that any snapshot may be the one that a micro-batch is to read: none is "
+        "removed until the query has made newer pins or is given up. Remove the file if that "
+        "micro-batch is committed",
+        ", ".join(map(str, pins)),
+    )
 
 
 def _names(folder: Path, manifests: Iterable[Manifest]) -> Iterator[str]:

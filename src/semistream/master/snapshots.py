@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +12,10 @@ from semistream.errors import (
     CorruptPageError,
     MasterError,
     MasterNotFoundError,
+    OptionError,
     SnapshotNotFoundError,
 )
+from semistream.master.arguments import master_folder
 from semistream.master.files import DATA
 from semistream.master.format import Manifest
 from semistream.master.pins import HELD, all_pins
@@ -22,6 +23,7 @@ from semistream.master.pins import HELD, all_pins
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -63,7 +65,7 @@ def list_snapshots(path: str | os.PathLike[str]) -> list[Snapshot]:
     >>> [(s.manifest.statistics.rows, s.current, s.pinned_by) for s in list_snapshots(path)]
     [(2, True, ())]
     """
-    folder = Path(path)
+    folder = master_folder(path)
     current = Manifest.load(folder)
     while True:
         found = list(_snapshots(folder, current))
@@ -105,11 +107,14 @@ def whole_snapshots(folder: Path, current: Manifest) -> Iterator[Manifest]:
                 yield manifest
 
 
-def find_snapshot(folder: Path, wanted: str) -> Manifest:
+def find_snapshot(folder: Path, wanted: object) -> Manifest:
     """Give the manifest of a snapshot by its id, that of its files, or the beginning of either.
 
     Of several with the same content the current one is taken, or else the newest.
     """
+    if not isinstance(wanted, str):
+        msg = f"snapshot={wanted!r} is a {type(wanted).__name__}; give its id, or its beginning"
+        raise OptionError(msg)
     current = Manifest.load(folder)
     if wanted in {current.files, current.snapshot}:
         return current

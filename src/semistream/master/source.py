@@ -59,18 +59,22 @@ class Rows:
     """How many there are, where that is known beforehand."""
 
     @classmethod
-    def of(cls, source: object) -> Rows:
-        """Open a source of Arrow rows."""
+    def of(cls, source: object, what: str = "source") -> Rows:
+        """Open a source of Arrow rows, which messages call ``what``."""
         if isinstance(source, pa.RecordBatchReader):
             return cls(source, None)
         if isinstance(source, pa.RecordBatch):
             source = pa.Table.from_batches([source])
         if isinstance(source, pa.Table):
             return cls(source.to_reader(), source.num_rows)
+        others = (
+            ", the place of a Delta or Iceberg table or of Parquet files, or a Spark DataFrame"
+            if what == "source"
+            else ""
+        )
         msg = (
-            f"source is a {type(source).__name__}; give a pyarrow Table, RecordBatch or "
-            "RecordBatchReader, the place of a Delta or Iceberg table or of Parquet files, or a "
-            "Spark DataFrame"
+            f"{what} is a {type(source).__name__}; give a pyarrow Table, RecordBatch or "
+            f"RecordBatchReader{others}"
         )
         raise OptionError(msg)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semistream.errors import CorruptPageError, MasterError
 from semistream.keys import Keys
+from semistream.master.arguments import master_folder
 from semistream.master.files import ReadFile
 from semistream.master.filter import KeyFilter
 from semistream.master.format import Manifest, Statistics, page_schema
@@ -22,6 +22,7 @@ from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -150,12 +151,20 @@ class Master:
         return KeyFilter.load(self.filter_file, stored, words)
 
     def verify(self) -> int:
-        """Read all pages and the filter, give the number of pages; damage is an error."""
-        reader = self.reader()
+        """Read all pages and the filter, return the number of pages; damage is an error.
+
+        So is a filter that lacks a code: rows that are there would come out as absent.
+        """
+        reader, words = self.reader(), self.manifest.filter_words
+        keys = self.load_filter(words) if words else None
         for part in range(len(self.index.code)):
-            reader.load(part, 1)
-        if self.manifest.filter_words:
-            self.load_filter(1)
+            [rows] = reader.load(part, 1)
+            if keys is not None and not keys.may_contain(rows.column(0).to_numpy()).all():
+                msg = (
+                    f"{self.path / self.manifest.name('filter')}: the filter lacks keys of "
+                    f"{self.index.page_at(int(self.index.offset[part]))}; build the master again"
+                )
+                raise CorruptPageError(msg)
         return self.pages
 
 
@@ -185,7 +194,7 @@ def open_master(
     >>> ss.open_master(path).rows
     2
     """
-    kind, folder = reader_kind(read), Path(path)
+    kind, folder = reader_kind(read), master_folder(path)
     if snapshot is not None:
         return _open_chosen(folder, snapshot, kind, read)
     manifest = Manifest.load(folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,8 @@ from semistream.errors import (
     SchemaError,
 )
 from semistream.keys import Keys
-from semistream.master.files import DATA, Draft, exclusive, publish
+from semistream.master.arguments import column_names, master_folder
+from semistream.master.files import DATA, Draft, exclusive, publish, remove_others, writing
 from semistream.master.filter import filter_words
 from semistream.master.format import (
     ALIGNMENT,
@@ -30,12 +30,14 @@ from semistream.master.format import (
     checksum,
     page_schema,
 )
+from semistream.master.index import LONGEST
 from semistream.master.removal import keep_manifest, remove_unneeded
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -51,6 +53,12 @@ _PAGES_IN_MEMORY = 8
 def sizes(page_bytes: int | str, memory: int | str) -> tuple[int, int]:
     """Give the bytes of a page and of the memory, if they go together."""
     size, room = parse_bytes(page_bytes, "page_bytes"), parse_bytes(memory)
+    if size > LONGEST:
+        msg = (
+            f"page_bytes={format_bytes(size)} is too large; a page has at most "
+            f"{LONGEST // ALIGNMENT * ALIGNMENT} bytes, and sensible ones have a few KB to a few MB"
+        )
+        raise OptionError(msg)
     if size % ALIGNMENT:
         msg = f"page_bytes={size} is not a multiple of {ALIGNMENT} bytes; take {aligned(size)}"
         raise OptionError(msg)
@@ -106,9 +114,9 @@ class Target:
         page_bytes: int,
     ) -> Target:
         """Check that such a master can be built there."""
-        keys = _keys(schema, [key] if isinstance(key, str) else list(key))
-        folder = Path(path)
-        _check_folder(folder)
+        keys, folder = _keys(schema, column_names(key, "key")), master_folder(path)
+        with writing(folder):
+            _check_folder(folder)
         return cls(folder, schema, keys, page_bytes)
 
     @property
@@ -118,14 +126,18 @@ class Target:
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Hold the folder for this build; leave it as it was, whatever fails."""
+        """Hold the folder for this build; leave it as it was if that fails before it publishes."""
         with exclusive(self.folder):
             keep_manifest(self.folder)
             remove_unneeded(self.folder)
+            before, names = _manifest(self.folder), [path.name for path in self.folder.iterdir()]
             try:
                 yield
             except BaseException:
-                remove_unneeded(self.folder)
+                if _manifest(self.folder) == before:
+                    remove_others(self.folder, names)
+                # Else it failed after the new manifest took over, perhaps not on disk yet: if it
+                # is not, the old snapshot is the master again after a power cut.
                 raise
 
     def publish(
@@ -190,6 +202,13 @@ class Target:
         content.update(self.schema.serialize())
         content.update("\0".join(self.keys.names).encode())
         return content.hexdigest()
+
+
+def _manifest(folder: Path) -> bytes:
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except OSError:  # none, or none that can be read
+        return b""
 
 
 def _keys(schema: pa.Schema, names: list[str]) -> Keys:

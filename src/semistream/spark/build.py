@@ -9,7 +9,6 @@ once, and a worker holds a few pages.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from semistream.errors import OptionError
+from semistream.master.arguments import master_folder
 from semistream.master.build import Progress, written
 from semistream.master.files import staging_folder
 from semistream.master.format import CODE
@@ -70,22 +70,12 @@ def build_from_dataframe(
             "spark.read instead of spark.readStream, or write the stream to a table first"
         )
         raise OptionError(msg)
-    target = Target.of(_folder(path), arrow_schema(df.schema), key, size)
+    # Absolute: executors have another working folder.
+    target = Target.of(master_folder(path).absolute(), arrow_schema(df.schema), key, size)
     check_collations(df.schema, target.keys.names)
     with target.building():
         _run(df, Staging(staging_folder(target.folder), target, room, filter), progress)
     return open_master(target.folder)
-
-
-def _folder(path: str | os.PathLike[str]) -> Path:
-    """Give the folder as executors find it, whose working folder is another."""
-    if "://" in str(path):
-        msg = (
-            f"path={str(path)!r} is a URL; a master is a folder on a file system that the driver "
-            "and all executors mount under the same path: give that path"
-        )
-        raise OptionError(msg)
-    return Path(path).absolute()
 
 
 def _run(df: DataFrame, staging: Staging, progress: Callable[[Progress], None]) -> None:

@@ -20,7 +20,8 @@ from semistream.errors import (
     SnapshotNotFoundError,
 )
 from semistream.host.folder import own_folder
-from semistream.master.format import MANIFEST, Manifest
+from semistream.master.files import sync_folder, writing
+from semistream.master.format import MANIFEST, Manifest, checksum
 from semistream.master.lake.place import located, without_secrets
 from semistream.units import format_bytes
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["local_copy"]
 
 _DRAFT = ".draft-"
+_CHUNK = 8 << 20
 _LINEAGE = 16  # files in a copy
 _AFRESH = 10.0  # seconds after which the source is asked again whether it was built anew
 _asked: dict[tuple[str, Copies], tuple[float, str, str]] = {}
@@ -49,8 +51,7 @@ def local_copy(source: str, copies: Copies, files: str = "") -> str:
     if known is None or known[1] != files or (not files and _is_old(known[0])):
         copy = _fetched(source, copies, files)
         if known is not None and known[2] != str(copy):
-            with suppress(KeyError):  # by another address of this master it was left before
-                os.close(_in_use.pop(Path(known[2])))  # others may remove it; opened files stay
+            _leave(Path(known[2]))  # others may remove it; opened files stay
         known = _asked[source, copies] = time.monotonic(), files, str(copy)
     return known[2]
 
@@ -67,6 +68,7 @@ def _fetched(source: str, copies: Copies, files: str) -> Path:
     copy = folder / manifest.files
     with _alone(folder):
         if not _is_whole(copy, manifest):
+            _leave(copy)  # the lock on what is left of a damaged one would not hold the new one
             _remove_drafts(folder)
             size = sum(system.get_file_info(f"{path}/{name}").size or 0 for name in manifest.names)
             _make_room(folder, size, copies.limit, source)
@@ -76,7 +78,25 @@ def _fetched(source: str, copies: Copies, files: str) -> Path:
 
 
 def _is_whole(copy: Path, manifest: Manifest) -> bool:
-    return all((copy / name).exists() for name in (MANIFEST, *manifest.names))
+    """Check that a copy has what the manifest says: sizes, and the index, whose size it lacks."""
+    sizes = {
+        "pages": manifest.pages_bytes,
+        "filter": 8 * manifest.filter_words,
+        "changes": 8 * manifest.changed,
+    }
+    try:
+        index = (copy / manifest.name("index")).read_bytes()
+        return (
+            Manifest.load(copy).files == manifest.files
+            and checksum(index) == manifest.index_checksum
+            and all(
+                (copy / manifest.name(kind)).stat().st_size == size
+                for kind, size in sizes.items()
+                if manifest.name(kind) in manifest.names
+            )
+        )
+    except OSError:  # a MasterError is one
+        return False
 
 
 def _remove_drafts(folder: Path) -> None:
@@ -97,7 +117,7 @@ def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Mani
         for name in ([f"{files}.manifest"] if files else []) + [MANIFEST]:
             with suppress(FileNotFoundError):
                 _copy_file(system, f"{path}/{name}", Path(scratch) / name)
-                manifest = Manifest.load(Path(scratch), name)
+                manifest = _loaded(Path(scratch), name, source)
                 if manifest.files.startswith(files):
                     return manifest
     if files:
@@ -105,6 +125,14 @@ def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Mani
         raise SnapshotNotFoundError(msg)
     msg = f"{without_secrets(source)}: there is no master table (no {MANIFEST}); see build_master"
     raise MasterNotFoundError(msg)
+
+
+def _loaded(scratch: Path, name: str, source: str) -> Manifest:
+    try:
+        return Manifest.load(scratch, name)
+    except MasterError as error:  # named by where it came from, not by a file that is gone
+        msg = str(error).replace(str(scratch), without_secrets(source))
+        raise type(error)(msg) from None
 
 
 def _copy(system: fs.FileSystem, path: str, manifest: Manifest, copy: Path) -> None:
@@ -116,8 +144,14 @@ def _copy(system: fs.FileSystem, path: str, manifest: Manifest, copy: Path) -> N
             _copy_file(system, f"{path}/{name}", draft / name)
         (draft / MANIFEST).write_bytes(manifest.dump())
         _copy_lineage(system, path, manifest, draft)
+        if not _is_whole(draft, manifest):
+            msg = f"{path}: files of the master are not those that its manifest describes"
+            raise MasterError(msg)  # a store that is behind, perhaps: Spark tries again
+        for file in (*draft.iterdir(), draft):
+            sync_folder(file)
         shutil.rmtree(copy, ignore_errors=True)  # what is left of one
         draft.rename(copy)
+        sync_folder(copy.parent)
     except FileNotFoundError as error:
         msg = f"{path}: the master was built anew while it was copied"
         raise MasterError(msg) from error  # Spark tries again
@@ -136,8 +170,11 @@ def _copy_lineage(system: fs.FileSystem, path: str, manifest: Manifest, draft: P
 
 
 def _copy_file(system: fs.FileSystem, source: str, target: Path) -> None:
-    with system.open_input_stream(source) as reading, target.open("wb") as writing:
-        shutil.copyfileobj(reading, writing, 8 << 20)
+    with system.open_input_stream(source) as reading, target.open("wb") as file:
+        while data := reading.read(_CHUNK):
+            with writing(target):
+                file.write(data)
+                file.flush()
 
 
 def _make_room(folder: Path, size: int, limit: int, source: str) -> None:
@@ -164,6 +201,11 @@ def _use(copy: Path) -> None:
         _in_use[copy] = os.open(copy, os.O_RDONLY)
         fcntl.flock(_in_use[copy], fcntl.LOCK_SH)
     os.utime(copy)
+
+
+def _leave(copy: Path) -> None:
+    if copy in _in_use:
+        os.close(_in_use.pop(copy))
 
 
 def _unused(copy: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlparse
 from uuid import uuid4
 
-from semistream.master.files import Draft, sync_folder
+from semistream.master.files import Draft, make_folder, sync_folder
 from semistream.spark.cluster import context_of
 from semistream.spark.storage import StorageError, children, forget, located, moved
 
@@ -68,7 +68,7 @@ class LocalNotes:
 
     def write_first(self, name: str, text: str) -> str:
         """Write a note durably unless it is there; return the text that is there now."""
-        self._make_folder()
+        make_folder(self._path, parents=True)
         with Draft(self._path, text.encode()) as draft:
             draft.sync()
             try:
@@ -80,12 +80,6 @@ class LocalNotes:
                     draft.publish(name)
         sync_folder(self._path)
         return self.read(name) or ""
-
-    def _make_folder(self) -> None:
-        new = [path for path in (self._path, *self._path.parents) if not path.exists()]
-        self._path.mkdir(parents=True, exist_ok=True)
-        for path in new:  # else a power cut may take the folder with the note in it
-            sync_folder(path.parent)
 
     def remove(self, name: str) -> None:
         """Remove a note, if it is there."""

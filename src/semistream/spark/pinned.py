@@ -181,7 +181,7 @@ def _allowed(path: str, do: Callable[[Path], Pin]) -> Pin | None:
     except OSError as error:
         if error.errno not in _FORBIDDEN:
             raise
-        warn_unpinned(path, f"{error.strerror}: {error.filename}")
+        warn_unpinned(path, f"{error.strerror}: {error.filename}" if error.filename else str(error))
         return None
 
 

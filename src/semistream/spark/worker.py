@@ -6,7 +6,8 @@ and a worker that rests holds nothing but open files. What is warm lives on the 
 
 from __future__ import annotations
 
-import uuid
+import logging
+import re
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import xxhash
 
 from semistream.errors import MasterError, SchemaError, SnapshotNotFoundError
 from semistream.master import open_master
+from semistream.master.files import Draft, sync_folder
 from semistream.master.format import MANIFEST
 from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_keys", "checked", "join_rows", "opened"]
 
+log = logging.getLogger(__name__)
+
+_SHAPE = re.compile(rb"[0-9a-f]{16}")  # see `shape_of`
 _REMEMBERED: set[tuple[str, str, str]] = set()
 _OPENED: dict[tuple[str, str], dict[object, Master]] = {}
 _OPEN = 2  # snapshots of a master: a task of the batch before may still be running
@@ -195,14 +200,23 @@ def _remember(job: Job, master: Master, query: str) -> None:
 
 
 def _noted(note: Path, shape: str) -> str:
-    """Give what a note says; the first who comes writes it, whole or not at all."""
+    """Return what a note says; the first who comes writes it, whole or not at all.
+
+    One that says nothing sensible cannot tell whether types have changed, and is written anew.
+    """
     if not note.exists():
-        draft = note.with_name(f".draft-{uuid.uuid4().hex}")
-        draft.write_text(shape)
-        with suppress(FileExistsError):
-            note.hardlink_to(draft)
-        draft.unlink()
+        _write_note(note, shape, Draft.publish_first)
+    if not _SHAPE.fullmatch(note.read_bytes()):
+        log.warning("%s is damaged; types that the query takes now are noted in its place", note)
+        _write_note(note, shape, Draft.publish)
     return note.read_text()
+
+
+def _write_note(note: Path, shape: str, publish: Callable[[Draft, str], object]) -> None:
+    with Draft(note.parent, shape.encode()) as draft:
+        draft.sync()
+        publish(draft, note.name)
+        sync_folder(note.parent)
 
 
 def _key(job: Job) -> Key:

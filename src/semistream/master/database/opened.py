@@ -90,7 +90,10 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     parts = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
     keys = (key,) if isinstance(key, str) else tuple(key)
     patience = retry if isinstance(retry, Retry) else Retry(limit=parse_seconds(retry, "retry"))
+    # All that can be checked here is, before a server that may be away is waited for.
+    lives, size = _lives(ttl, absent_ttl), parse_bytes(page_bytes, "page_bytes")
     store = Store(Address.parse(url, password_env), ".".join(parts), patience)
+    changes = _feed(feed, store.address)
     found = store.ask(lambda connection: store.dialect.describe(connection, parts))
     if found is None:
         msg = (
@@ -99,11 +102,10 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
         )
         raise MasterNotFoundError(msg)
     chosen = _chosen(store, found, parts, keys, select, where)
-    lives = _lives(ttl, absent_ttl)
     _warn_without_index(store, found, keys)
     master = _master(store, found, chosen, lives)
-    manifest = replace(master.manifest, page_bytes=parse_bytes(page_bytes, "page_bytes"))
-    return replace(master, manifest=manifest, feed=_feed(feed, store.address))
+    manifest = replace(master.manifest, page_bytes=size)
+    return replace(master, manifest=manifest, feed=changes)
 
 
 def _feed(feed: str | Feed | None, address: Address) -> Feed | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from semistream.errors import OptionError, SchemaError
+from semistream.master.arguments import callback, master_folder
 from semistream.master.build import Progress, written
 from semistream.master.files import Draft
 from semistream.master.format import Manifest
@@ -30,6 +30,7 @@ from semistream.units import format_bytes
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from semistream.master.lake.table import Feed, LakeTable
 
@@ -85,8 +86,8 @@ def sync_master(
     """Bring a master to a newer version of its table by the rows that changed.
 
     The result is a new snapshot with the rows of a master built anew, put in place atomically;
-    whoever reads the old one goes on. A sync that fails or is killed changes nothing. Pages that no
-    change touches are copied as they are.
+    whoever reads the old one goes on. A sync that fails or is killed before that changes nothing.
+    Pages that no change touches are copied as they are.
 
     Parameters
     ----------
@@ -99,7 +100,8 @@ def sync_master(
         all rows of that key. A master that was changed so follows its table no more.
     deletes
         Keys that go, with all their rows: a pyarrow Table of the key columns; for a key of one
-        column also an array or a list. Upserts come after deletes.
+        column also an array or a list. Their types must go with the key's as in joins. Upserts
+        come after deletes.
     source
         Where the table is now, if it moved or needs a library's object with credentials: what
         `build_master` takes.
@@ -123,12 +125,12 @@ def sync_master(
     if given and (version is not None or source is not None):
         msg = "give either upserts and deletes, or a version or source to read the changes from"
         raise OptionError(msg)
-    folder = Path(path)
+    folder, report = master_folder(path), callback(progress, "progress")
     target = _target(Manifest.load(folder), folder)
     room = sizes(target.page_bytes, memory)[1]
     with target.building():
         parent = open_master(folder)
-        sync = _Sync(parent, _target(parent.manifest, folder), room, progress or (lambda _: None))
+        sync = _Sync(parent, _target(parent.manifest, folder), room, report)
         if given:
             return sync.apply(given_changes(parent, upserts, deletes), {})
         return sync.follow(_table(parent.manifest, version, source))
