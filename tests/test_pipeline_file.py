@@ -149,6 +149,9 @@ SINKS = {
     "kind: postgresql, table: t, url: 'postgresql://u:secret@h/d'": "sink.url holds a password",
     "kind: postgresql, table: t, url: 'postgresql://h/d?password=secret'": "holds a password",
     "kind: postgresql, table: t, url: 'jdbc:postgresql://h/d?sslpassword=x'": "holds a password",
+    "kind: postgresql, table: t, url: 'postgresql://h/d', options: {isolationLevel: NONE}": (
+        "sink.options isolationLevel: NONE would commit a part of a task's rows"
+    ),
 }
 
 
