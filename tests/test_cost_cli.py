@@ -193,6 +193,7 @@ def test_a_machine_without_a_profile_is_measured_first(master, profile, monkeypa
         largest=1 << 22,
     )
     monkeypatch.setattr(calibrate, "QUICK", little)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     profile.unlink()
     shown = call("plan", "--master", master, "--memory", "512KB", *FEW)
     assert shown.exit_code == 0, shown.output

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+import urllib.error
 import urllib.request
 from decimal import Decimal
 from pathlib import Path
@@ -307,9 +308,10 @@ def test_hosts_keep_copies(spark, folder, files, tmp_path, monkeypatch):
 
 def test_metrics_of_every_batch(spark, master, files, tmp_path, caplog):
     seen = []
-    ss.watch(spark, seen.append, prometheus=0)
     with caplog.at_level(logging.INFO, "semistream.spark.watch"):
-        ss.watch(spark, prometheus=0, address="127.0.0.1")
+        ss.watch(spark, prometheus=0, address="0.0.0.0")  # noqa: S104 - for the moment of a test
+        assert "served on 0.0.0.0, port" in caplog.messages[-1]
+        ss.watch(spark, seen.append, prometheus=0)
         assert "served on 127.0.0.1, port" in caplog.messages[-1]
         port = int(caplog.messages[-1].split()[-1])
         _, progress = streamed(
@@ -329,6 +331,8 @@ def test_metrics_of_every_batch(spark, master, files, tmp_path, caplog):
     observed = [p.observedMetrics["semistream.watched"] for p in progress if p.numInputRows]
     assert sum(o.rows for o in observed) == ROWS
     assert sum(o.matched for o in observed) == matched
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        urllib.request.urlopen(f"http://127.0.0.2:{port}")  # another address of this machine
     page = urllib.request.urlopen(f"http://127.0.0.1:{port}").read().decode()
     assert f'what="rows_in"}} {float(ROWS)}' in page
     assert "# HELP semistream_batch_seconds Duration of the last micro-batch." in page

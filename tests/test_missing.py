@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from functools import reduce
+from itertools import product
 
 import duckdb
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 
 import semistream as ss
 from parts import wait_for
@@ -261,3 +264,80 @@ def test_rows_are_counted_by_what_became_of_them(spark, master, folder, tmp_path
     )  # fmt: skip
     assert f"{kinds['null key']} null keys, {missing:,} dropped" in str(first)
     assert (second.rows, second.missing) == (kinds["matched"], {"quarantined": 0})
+
+
+JOINS = {
+    "inner": {"how": "inner"},
+    "left": {"how": "left"},
+    "drop": {"how": "left", "on_missing": "drop"},
+    "quarantine": {"how": "left", "on_missing": "quarantine"},
+    "wait": {"how": "left", "on_missing": "wait"},
+    "semi": {"how": "semi"},
+    "anti": {"how": "anti"},
+}
+OUT = {"inner": ["matched"], "drop": ["matched"], "semi": ["matched"]}
+OUT |= {"anti": ["absent", "null key"]}
+
+
+def counted(kinds, kind):
+    """Give what is to be reported of a join: rows, matched, absent, null keys, out, others."""
+    lacking = kinds["absent"] + kinds["null key"]
+    missing = {
+        "drop": {"dropped": lacking},
+        "quarantine": {"quarantined": lacking},
+        "wait": {"waiting": kinds["absent"]},  # a null key does not wait
+    }
+    out = sum(kinds[told] for told in OUT.get(kind, kinds))
+    found = kinds["matched"], kinds["absent"], kinds["null key"]
+    return sum(kinds.values()), *found, out, missing.get(kind, {})
+
+
+def reported(m):
+    return m.rows, m.matched, m.absent, m.null_keys, m.counters["rows_out"], m.missing
+
+
+def test_counts_are_the_same_whatever_passes_through_python(
+    spark, stream, master, folder, tmp_path
+):
+    """Keys come several times, are null and absent."""
+    seen = {}
+    ss.watch(spark, lambda m: seen.update({m.name: m}))
+    source = spark.readStream.schema(stream.schema).parquet(str(folder / "sales"))
+    joined = [
+        ss.enrich(
+            source, master, on="id", memory="4MB", check=False, transfer=transfer,
+            name=f"{kind} {transfer}", **join,
+        ).select("sale")
+        for kind, join in JOINS.items()
+        for transfer in ("none", "keys", "rows")
+    ]  # fmt: skip
+    query = reduce(DataFrame.union, joined).writeStream.format("noop").trigger(availableNow=True)
+    query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.awaitTermination()
+    wait_for("metrics", lambda: len(seen) >= len(joined))
+    kinds = dict(by_duckdb(f"{STATUS}, count(*)", "true GROUP BY 1"))
+    for name, metrics in seen.items():
+        assert reported(metrics) == counted(kinds, name.split()[0]), name
+
+
+def test_counts_in_a_foreach_batch_are_the_same_by_keys_and_by_rows(
+    spark, stream, master, folder, tmp_path
+):
+    seen = {}
+    ss.watch(spark, lambda m: seen.update({m.name: m}))
+    joins = list(product(("inner", "left", "semi", "anti"), ("keys", "rows")))
+
+    def write(batch, _):
+        for how, transfer in joins:
+            names = {"transfer": transfer, "name": f"{how} of {transfer}"}
+            got = ss.enrich(batch, master, on="id", how=how, memory="4MB", check=False, **names)
+            got.write.format("noop").mode("overwrite").save()
+
+    source = spark.readStream.schema(stream.schema).parquet(str(folder / "sales"))
+    query = source.writeStream.foreachBatch(write).trigger(availableNow=True)
+    query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.awaitTermination()
+    wait_for("metrics", lambda: len(seen) >= len(joins))
+    kinds = dict(by_duckdb(f"{STATUS}, count(*)", "true GROUP BY 1"))
+    for name, metrics in seen.items():
+        assert reported(metrics) == counted(kinds, name.split()[0]), name

@@ -2,6 +2,8 @@
 
 import json
 import re
+from dataclasses import fields
+from inspect import Parameter, signature
 from operator import attrgetter
 from pathlib import Path
 from textwrap import dedent
@@ -10,12 +12,15 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.master.reader import READ
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.check import Surroundings, check
 from semistream.pipeline.columns import arrange
 from semistream.pipeline.describe import as_dict, as_text
 from semistream.pipeline.sales import BLOCK, Sales
-from semistream.pipeline.sections import Columns
+from semistream.pipeline.sections import _DATABASE, Columns, Enrichment
+from semistream.spec import HOW, PARTITION, TRANSFER
+from semistream.units import parse_bytes
 from semistream.workloads import Stream, Zipf
 
 WHOLE = """\
@@ -149,6 +154,9 @@ SINKS = {
     "kind: postgresql, table: t, url: 'postgresql://u:secret@h/d'": "sink.url holds a password",
     "kind: postgresql, table: t, url: 'postgresql://h/d?password=secret'": "holds a password",
     "kind: postgresql, table: t, url: 'jdbc:postgresql://h/d?sslpassword=x'": "holds a password",
+    "kind: postgresql, table: t, url: 'postgresql://h/d', options: {isolationLevel: NONE}": (
+        "sink.options isolationLevel: NONE would commit a part of a task's rows"
+    ),
 }
 
 
@@ -209,9 +217,51 @@ SYNTAX = [
     ("a: b: c", "1:5: this is not YAML: mapping values"),
     ("", "1:1: the file is empty"),
     ("- a", "1:1: the file must be a mapping with name, source"),
-    ("source: &a [*a]\nsink: {kind: noop}", r"1:9: source\[0\] contains itself"),
+    ("source: &a [*a]\nsink: {kind: noop}", r"1:13: the alias \*a is not allowed"),
+    ("name: &a x\nsource: *a", r"2:9: the alias \*a is not allowed; write the value out"),
     ("a: \x00", "1:1: the file is not text"),
 ]
+
+
+def test_the_section_of_an_enrichment_has_the_arguments_of_enrich_and_their_defaults():
+    arguments = dict(signature(ss.enrich).parameters)
+    for other in ("df", "tasks", "check"):  # the pipeline's own
+        del arguments[other]
+    section = {field.name: field for field in fields(Enrichment)}
+    of_pipelines = {"surrogate", "dimension", *_DATABASE}
+    assert {*section} == {*arguments} | of_pipelines
+    for name, argument in arguments.items():
+        if argument.default is not Parameter.empty:
+            default = parse_bytes(argument.default) if name == "memory" else argument.default
+            assert (section[name].default or None) == (default or None), name
+
+
+WORDS = {"how": HOW.values(), "partition": PARTITION, "transfer": TRANSFER, "read": READ}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_file_takes_every_word_that_enrich_takes(file, name):
+    for word in WORDS[name]:
+        step = f"enrich: {{master: m, on: a, {name}: {word}}}"
+        path = file(f"source: {{kind: rate}}\nsink: {{kind: noop}}\n{step}")
+        assert getattr(read_pipeline(path).enrich[0], name) == word
+
+
+def test_what_is_too_deep_or_too_long_for_python_is_told_with_its_line(file):
+    deep = "this is nested deeper than 20 levels"
+    assert mistakes(file("source:\n  " + "[" * 5_000)) == [f"2:22: {deep}"]
+    assert mistakes(file("sink: " + "{a: " * 5_000)) == [f"1:80: {deep}"]
+    assert mistakes(file("source:\n" + "".join(" " * i + "- \n" for i in range(5_000)))) == [
+        f"21:20: {deep}"
+    ]
+    long = mistakes(file(f"source: {{kind: rate}}\nsink: {{kind: noop}}\ntrigger: {'9' * 5_000}"))
+    assert re.match("3:10: trigger '9+' is not known", long[0])
+
+
+def test_aliases_that_stand_for_billions_of_values_are_refused_at_once(file):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
+    assert mistakes(file("\n".join(lines)))[0].startswith("2:10: the alias *a0 is not allowed")
 
 
 @pytest.mark.parametrize(("text", "message"), SYNTAX)

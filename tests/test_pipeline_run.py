@@ -26,7 +26,7 @@ from semistream.spark import checkpoint, running, watch
 from semistream.spark.checkpoint import CheckpointError
 from semistream.spark.notes import LocalNotes, notes_in
 from semistream.spark.pipeline import prepare, start
-from semistream.spark.progress import Metrics
+from semistream.spark.progress import Metrics, Reports
 from semistream.spark.replayed import Replayed
 from semistream.workloads import Stream, Zipf, master_table
 
@@ -300,6 +300,24 @@ def test_a_run_takes_the_metrics_of_its_own_query_and_none_when_it_has_ended(spa
     assert metrics._reader in tell.readers
     metrics.close()
     assert metrics._reader not in tell.readers
+
+
+def test_a_batch_without_rows_is_reported_with_what_left_the_waiting_table(spark):
+    told = {"id": "mine", "batchId": 4, "durationMs": {"addBatch": 1}, "numInputRows": 0}
+    told |= {"timestamp": "now", "sources": [{}]}
+    query = SimpleNamespace(recentProgress=[SimpleNamespace(json=json.dumps(told))])
+    metrics, seen = Metrics(spark, 2), []
+    reports = Reports(query, seen.append, metrics)
+    reports.look()
+    assert not seen  # Spark has told the query of the batch's end, but not yet its listeners
+    watch.tell_written("mine", 4, {"products": {"came_out": 105, "given_up": 60}})
+    progress = SimpleNamespace(id="mine", batchId=4, observedMetrics={}, durationMs={})
+    watch._LISTENERS[spark].onQueryProgress(SimpleNamespace(progress=progress))
+    reports.look()
+    metrics.close()
+    [report] = seen
+    assert report["enrich"]["products"]["came_out"] == 105
+    assert report["enrich"]["products"]["given_up"] == 60
 
 
 @pytest.mark.parametrize(("command", "code"), [("run", 3), ("check", 1), ("replay", 1)])

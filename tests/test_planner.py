@@ -15,6 +15,7 @@ from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.cost.calibration.own_rows import unlike, with_rows_of
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
+from semistream.cost.planning import current
 from semistream.cost.planning.current import current_profile
 from semistream.cost.planning.least import Least, least_memory
 from semistream.cost.planning.loads import by_key, by_page
@@ -523,6 +524,19 @@ def test_a_profile_that_cannot_be_kept_is_used_all_the_same(tmp_path, calibratio
     found = current_profile(tmp_path)
     assert found.profile is PROFILE
     assert "not kept" in found.note
+
+
+def test_a_profile_measured_on_a_busy_machine_is_used_and_measured_again_next_time(
+    tmp_path, calibrations, monkeypatch
+):
+    loaded = replace(PROFILE, machine=dict(PROFILE.machine) | {"cores": 2, "busiest": 3.9})
+    monkeypatch.setattr(current, "calibrated", lambda *_, **__: calibrations.append(True) or loaded)
+    for _ in range(2):
+        found = current_profile(tmp_path)
+        assert found.profile is loaded
+        assert "not kept, for the machine was busy: the next plan measures again" in found.note
+    assert calibrations == [True, True]
+    assert not default_path().exists()
 
 
 def test_a_profile_that_is_given_is_used_whatever_its_machine(master, tmp_path, calibrations):

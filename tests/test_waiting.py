@@ -369,6 +369,73 @@ def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
     assert same(facts, expected)
 
 
+COUNTED = """\
+source: {kind: files, path: sales, files_per_batch: 1}
+enrich:
+  - {master: products, on: key, how: left, memory: 4MB, on_missing: wait, transfer: none}
+  - {master: stores, on: {place: id}, how: left, memory: 4MB, prefix: store_,
+     on_missing: quarantine}
+waiting: {path: waiting, delay: 1s, grace: 1h, then: THEN}
+quarantine: {path: quarantine}
+sink: {kind: delta, path: facts}
+"""
+
+
+@pytest.mark.parametrize("then", ["quarantine", "null"])
+def test_every_row_that_leaves_the_waiting_table_or_is_quarantined_is_reported(
+    case: Case, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    times: dict[int, int] = {}
+    now = [1_000_000]
+    monkeypatch.setattr(batchwise, "batch_millis", lambda *of: times.setdefault(of[-1], now[0]))
+    case.bring(late=0)
+    build_master(pa.table({"id": [0, 1, 2]}), case.folder / "stores", key="id")
+    sales = range(ROWS)
+    keys = [None if sale % 7 == 0 else sale * 7 % KEYS for sale in sales]
+    rows = {"sale": sales, "key": keys, "place": [sale // 100 % 4 for sale in sales]}
+    pq.write_table(pa.table(rows), case.folder / "sales" / "0.parquet")
+    path = case.folder / "pipeline.yaml"
+    path.write_text(COUNTED.replace("THEN", then))
+
+    def run() -> dict[str, dict[str, int]]:
+        reports: list[dict[str, Any]] = []
+        assert running.run(read_pipeline(path), case.spark, once=True, seen=reports.append)
+        names = ("waiting", "quarantined", "came_out", "given_up")
+        return {
+            step: {n: sum(r["enrich"].get(step, {}).get(n, 0) for r in reports) for n in names}
+            | {"rows": sum(r["rows"] for r in reports)}
+            for step in ("products", "stores")
+        }
+
+    absent = {sale for sale in sales if sale % 7 and sale % 100 == 0}
+    null = {sale for sale in sales if sale % 7 == 0}
+    placeless = {sale for sale in sales if sale // 100 % 4 == 3}
+    first = run()
+    apart = {*case.content("quarantine")["sale"].to_pylist()}
+    assert {*case.content("waiting")["sale"].to_pylist()} == absent
+    if then == "quarantine":
+        assert apart == null | placeless - absent
+        taken = len(null), len(placeless - null - absent)
+    else:  # a null key goes on with nulls, and the other enrichment has it
+        assert apart == placeless - absent
+        taken = 0, len(apart)
+    assert (first["products"]["quarantined"], first["stores"]["quarantined"]) == taken
+    assert (first["products"]["waiting"], first["products"]["came_out"]) == (len(absent), 0)
+
+    case.bring(late=5)
+    now[0] += 2 * HOUR  # and no row comes any more
+    second = run()
+    assert second["products"]["rows"] == 0
+    late = {sale for sale in absent if sale * 7 % KEYS // 100 >= 5}
+    lost = late | absent & placeless
+    assert second["products"]["given_up"] == len(lost)
+    assert second["products"]["came_out"] == len(absent - lost)
+    assert len(case.content("waiting")) == second["products"]["waiting"] == 0
+    counted = [each["quarantined"] for told in (first, second) for each in told.values()]
+    assert sum(counted) == len(case.content("quarantine"))
+    assert len(case.content("facts")) + len(case.content("quarantine")) == ROWS
+
+
 def test_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(

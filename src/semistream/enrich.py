@@ -132,7 +132,7 @@ def watch(
     each: Callable[[BatchMetrics], None] | None = None,
     *,
     prometheus: int | None = None,
-    address: str = "0.0.0.0",  # noqa: S104 - a server elsewhere asks for them
+    address: str = "127.0.0.1",
 ) -> None:
     """Have what enrichments did in every micro-batch given to a function, or to Prometheus.
 
@@ -150,14 +150,15 @@ def watch(
         A port on which metrics are served, unencrypted and to anyone who can reach it; 0 finds a
         free one, which the log tells. Needs the extra ``prometheus``.
     address
-        The interface on which ``prometheus`` listens; all of them if not given.
+        The interface on which ``prometheus`` listens; for a Prometheus on another machine one that
+        it can reach, or ``"0.0.0.0"`` for all of them.
 
     Examples
     --------
     ::
 
         ss.watch(spark, print)
-        ss.watch(spark, prometheus=9095, address="127.0.0.1")
+        ss.watch(spark, prometheus=9095)
     """
     with _pyspark("watch"):
         from semistream.spark.watch import add_reader  # noqa: PLC0415 - an extra

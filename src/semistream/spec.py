@@ -15,7 +15,7 @@ from semistream.plain import plain_schema
 if TYPE_CHECKING:
     from semistream.master import Master
 
-__all__ = ["HOW", "JoinSpec", "On", "resolve_how"]
+__all__ = ["HOW", "PARTITION", "TRANSFER", "JoinSpec", "On", "resolve_how"]
 
 On = str | Sequence[str] | Mapping[str, str]
 
@@ -28,6 +28,10 @@ HOW = {
     "anti": "anti",
     "leftanti": "anti",
 }
+PARTITION = ("auto", "key", "none")
+"""Whether Spark routes rows to the task that reads their page."""
+TRANSFER = ("auto", "none", "keys", "rows")
+"""What passes through Python on Spark."""
 _IMPOSSIBLE = {"right", "rightouter", "outer", "full", "fullouter", "cross"}
 
 

@@ -50,4 +50,4 @@ def example_profile() -> Profile:
         standards={"direct": 1.5e-4, "direct, 1 ahead": 1.2e-4, "direct, 3 ahead": 1e-4},
         fits={f"{name} {read}": _FITS.get(name, Fit(step=8e-5)) for name, read in _runs()},
     )
-    return Profile(costs, describe(), quick=True)
+    return Profile(costs, describe() | {"busiest": 0.0}, quick=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from semistream.master.store import Master
 
-__all__ = ["PageReader", "reader_kind"]
+__all__ = ["READ", "PageReader", "reader_kind"]
 
 
 _AHEAD = 4  # runs that the operating system is told of before they are wanted
@@ -244,6 +244,8 @@ class _DirectReader(PageReader):
 
 
 _KINDS: dict[str, type[PageReader]] = {"mapped": _MappedReader, "direct": _DirectReader}
+READ = tuple(_KINDS)
+"""How pages are read: what `open_master` takes."""
 
 
 def reader_kind(read: str) -> type[PageReader]:

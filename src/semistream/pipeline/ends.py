@@ -179,6 +179,14 @@ class PostgresqlSink(Section):
         """Tell what is missing or of no use beside other settings."""
         if not self.url.removeprefix("jdbc:").startswith("postgresql://"):
             yield "url", "must be as postgresql://host:5432/database"
+        for name, value in self.options.items():
+            if name.lower() == "isolationlevel" and str(value).upper() == "NONE":
+                yield (
+                    "options",
+                    f"{name}: {value} would commit a part of a task's rows, and a task that is "
+                    "tried again repeat or lose some; leave it out, or choose one of: "
+                    "READ_UNCOMMITTED, READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE",
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

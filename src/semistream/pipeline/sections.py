@@ -9,9 +9,10 @@ from semistream.algorithms import choices
 from semistream.errors import OptionError
 from semistream.master.database import has_password, is_url
 from semistream.master.lake.place import without_secrets
+from semistream.master.reader import READ
 from semistream.missing import SPLITTING
 from semistream.pipeline import values
-from semistream.spec import HOW
+from semistream.spec import HOW, PARTITION, TRANSFER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,10 +62,10 @@ class Enrichment(Section):
     prefix: str = setting(values.text, "")
     memory: int = setting(values.size, 256 << 20)
     algorithm: str = setting(values.choice(choices), "adaptive")
-    partition: str = setting(values.choice(("auto", "none", "key")), "auto")
-    transfer: str = setting(values.choice(("auto", "keys", "rows")), "auto")
+    partition: str = setting(values.choice(PARTITION), "auto")
+    transfer: str = setting(values.choice(TRANSFER), "auto")
     localize: bool | int = setting(values.flag_or_size, False)
-    read: str = setting(values.choice(("mapped", "direct")), "mapped")
+    read: str = setting(values.choice(READ), "mapped")
     name: str = setting(values.text, "")
     table: str = setting(values.text, "")
     key: tuple[str, ...] = setting(values.names(), ())

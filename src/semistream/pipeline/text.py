@@ -2,14 +2,15 @@
 
 Words such as ``on`` and ``yes`` are text, as in YAML 1.2: only ``true`` and ``false`` are flags.
 ``${NAME}`` in a value stands for an environment variable, ``${NAME:-text}`` for one with a default,
-and ``$${`` for the characters themselves.
+and ``$${`` for the characters themselves. Aliases (``*name``) are refused: a few lines of them can
+stand for billions of values.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["parse"]
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_INT = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
+_DEPTH = 20  # what reads YAML calls itself at each level; a pipeline has five
+_INT = re.compile(r"[-+]?(0|[1-9][0-9_]{,99})")  # Python reads no more than some thousand digits
 _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?")
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -48,7 +50,7 @@ def parse(
     ('on', Mark(line=1, column=5), 'key')
     """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         raise Mistakes([_syntax(error)]) from None
     except yaml.reader.ReaderError as error:
@@ -58,8 +60,28 @@ def parse(
     if root is None:
         raise Mistakes.at(Mark(), "the file is empty")
     reader = _Reader(environment)
-    tree = reader.node(root, "", _mark(root), ())
+    tree = reader.node(root, "", _mark(root))
     return tree, tuple(reader.problems)
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes a tree in which no node is in two places, and none is too deep."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Compose the node that begins here; called for each, and for those within it."""
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        mark = _mark(event)
+        if isinstance(event, yaml.AliasEvent):
+            name = event.anchor
+            raise Mistakes.at(mark, f"the alias *{name} is not allowed; write the value out")
+        if self._depth == _DEPTH:
+            raise Mistakes.at(mark, f"this is nested deeper than {_DEPTH} levels")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> Problem:
@@ -83,24 +105,18 @@ class _Reader:
         self._environment = environment
         self.problems: list[Problem] = []
 
-    def node(self, node: yaml.Node, where: str, key: Mark, parents: tuple[yaml.Node, ...]) -> Node:
-        mark, within = _mark(node), (*parents, node)
-        if any(node is parent for parent in parents):
-            self.problems.append(Problem(mark, f"{where} contains itself"))
-            return Node(where, mark, key, None)
+    def node(self, node: yaml.Node, where: str, key: Mark) -> Node:
+        mark = _mark(node)
         if isinstance(node, yaml.MappingNode):
-            return Node(where, mark, key, self._mapping(node, where, within))
+            return Node(where, mark, key, self._mapping(node, where))
         if isinstance(node, yaml.SequenceNode):
             items = (
-                self.node(item, f"{where}[{i}]", _mark(item), within)
-                for i, item in enumerate(node.value)
+                self.node(item, f"{where}[{i}]", _mark(item)) for i, item in enumerate(node.value)
             )
             return Node(where, mark, key, tuple(items))
         return Node(where, mark, key, self._scalar(node, where), str(node.value))
 
-    def _mapping(
-        self, node: yaml.MappingNode, where: str, within: tuple[yaml.Node, ...]
-    ) -> dict[str, Node]:
+    def _mapping(self, node: yaml.MappingNode, where: str) -> dict[str, Node]:
         found: dict[str, Node] = {}
         for key, value in node.value:
             mark = _mark(key)
@@ -113,7 +129,7 @@ class _Reader:
                 first = found[name].key.line
                 self.problems.append(Problem(mark, f"{path} is given twice, first in line {first}"))
                 continue
-            found[name] = self.node(value, path, mark, within)
+            found[name] = self.node(value, path, mark)
         return found
 
     def _scalar(self, node: yaml.Node, where: str) -> Scalar:

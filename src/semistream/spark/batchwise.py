@@ -14,14 +14,14 @@ from semistream.spark.clock import Planned, planned_batch
 from semistream.spark.decisions import Decisions
 from semistream.spark.members import Dimension, Members
 from semistream.spark.pinned import pinned
-from semistream.spark.settle import marks_of
+from semistream.spark.settle import WAITED, marks_of
 from semistream.spark.split import arranged, parted, quarantined, timed
-from semistream.spark.waiting import QUARANTINE, Chain, Rule, WaitingWriter, Ways
+from semistream.spark.waiting import OUT, QUARANTINE, WAIT, Chain, Rule, WaitingWriter, Ways
 from semistream.spark.waiting_table import WaitingTable
-from semistream.spark.watch import tell_waited
+from semistream.spark.watch import tell_written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from semistream.pipeline.sections import Enrichment
     from semistream.spark.delta import Once
     from semistream.spark.waiting import Snapshots
+    from semistream.spark.waiting_table import Found
 
 __all__ = ["Batchwise", "check_dimensions", "status_column"]
 
@@ -84,10 +85,18 @@ class Batchwise:
         delay = round(1000 * told.waiting.delay)
         return WaitingWriter(self._chain(spark), ways, clock, table, delay, self._tell).write
 
-    def _tell(self, once: Once, waited: Mapping[str, int]) -> None:
-        """Report rows that have waited, with the first enrichment for which they do."""
-        name = next(step.name for step in self.pipeline.enrich if step.on_missing == "wait")
-        tell_waited(once.query, once.number, name, waited)
+    def _tell(self, once: Once, found: Found, waiting: int) -> None:
+        """Report what became of rows; of those that have waited, with the first that has some."""
+        told: dict[str, dict[str, int]] = {}
+        waited = dict(zip(WAITED, (*found.left(OUT, QUARANTINE), waiting), strict=True))
+        for i, step in enumerate(self.pipeline.enrich):
+            if step.splits:
+                by = f"__status_{i}"
+                told[step.name] = {"quarantined": found.count(QUARANTINE, by=by)}
+            if step.on_missing == "wait":
+                told[step.name] |= {"waiting": found.count(WAIT, again=False, by=by), **waited}
+                waited = {}
+        tell_written(once.query, once.number, told)
 
     @property
     def _held(self) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from semistream.master import Master
     from semistream.master.database import DatabaseMaster
+    from semistream.metrics import Metrics
     from semistream.spec import On
 
 __all__ = ["MARK", "ROW", "Copies", "Job", "shape_of"]
@@ -103,7 +104,7 @@ class Job:
     def check_budget(self, master: Master) -> None:
         """Refuse a budget that is too small for a task, before one starts."""
         columns = self.select if self.how in {"inner", "left"} else None
-        spec = JoinSpec.resolve(master, self.stream, self.on, self.how, columns, self.prefix)
+        spec = JoinSpec.resolve(master, self.stream, self.on, self._join_how, columns, self.prefix)
         choose(self.algorithm, spec, self._for_joins, None, self.options, self.shared)
 
     @property
@@ -124,8 +125,14 @@ class Job:
         """Give the job of a scalar function: rows are numbered, absent ones are left out."""
         row = pa.field(ROW, pa.int32(), nullable=False)
         stream = pa.schema([row, *(self.stream.field(name) for name in self.on)])
-        how = "inner" if self.how in {"inner", "left"} else "semi"
-        return replace(self, stream=stream, how=how, scalar=True)
+        return replace(self, stream=stream, scalar=True)
+
+    @property
+    def _join_how(self) -> str:
+        """The join type of a task: of keys alone, only those with a match are answered."""
+        if not self.scalar:
+            return self.how
+        return "inner" if self.how in {"inner", "left"} else "semi"
 
     @property
     def mark(self) -> str:
@@ -154,7 +161,7 @@ class Job:
             master,
             self.stream,
             on=self.on,
-            how=self.how,
+            how=self._join_how,
             memory=self._for_joins,
             algorithm=self.algorithm,
             select=self.select if self.how in {"inner", "left"} else None,
@@ -163,6 +170,13 @@ class Job:
             shared=self.shared,
             **self.options,
         )
+
+    def counters(self, metrics: Metrics) -> dict[str, int]:
+        """Return a task's counters; those of keys alone as if whole rows had been joined."""
+        rows_out = metrics.rows_out
+        if self.scalar and self.how in {"left", "anti"}:
+            rows_out = metrics.rows_in - (rows_out if self.how == "anti" else 0)
+        return metrics.as_dict() | {"rows_out": rows_out}
 
 
 def shape_of(master: Master, select: Sequence[str]) -> str:

@@ -128,7 +128,8 @@ def _wish(pipeline: Pipeline, number: int, again: bool) -> enrichment.Wish:
         select=None if step.select is None else list(step.select),
         prefix=step.prefix,
         partition=step.partition,
-        transfer=step.transfer,
+        # Java can't look rows up that come as a batch in a stream; how they pass changes nothing.
+        transfer="auto" if again and step.transfer == "none" else step.transfer,
         localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
         read=step.read,
         name=f"{step.name} (again)" if again else step.name,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from semistream.errors import OptionError
+from semistream.spec import PARTITION, TRANSFER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,10 +16,8 @@ if TYPE_CHECKING:
     from semistream.master import Master
     from semistream.spark.probe import Hosts
 
-__all__ = ["PARTITION", "TRANSFER", "Choice", "Setting", "choose_partition", "choose_transfer"]
+__all__ = ["Choice", "Setting", "choose_partition", "choose_transfer"]
 
-PARTITION = ("auto", "key", "none")
-TRANSFER = ("auto", "none", "keys", "rows")
 _HELD = 0.98
 
 

@@ -5,16 +5,22 @@ Spark's tasks write a batch in parallel, by JDBC, to a staging table. Then one t
 to the table and notes its number in a ledger: a batch that is replayed after a crash is found
 there and not written again. A task's second attempt adds nothing to the staging table, for rows
 are numbered by partition and position, and a partition is committed as a whole.
+
+The staging table is unlogged: PostgreSQL empties it when it recovers from a crash, and on a standby
+that is promoted. Behind a pooler the driver's connection outlives both. So a row lies in a second
+unlogged table, which is emptied with the first; without that row the batch fails, and is replayed.
 """
 
 from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from pyspark.sql import functions as sf
+
+from semistream.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,6 +33,16 @@ __all__ = ["PostgresqlWriter"]
 
 _DRIVER = "org.postgresql.Driver"
 _ROW = "semistream_row"
+
+
+class _Staging(NamedTuple):
+    """The tables of one batch, by their quoted names."""
+
+    rows: str
+    inbox: str
+    """A view of the rows, into which a row with a known number is not put."""
+    mark: str
+    """Has a row as long as no crash of the server has emptied the tables."""
 
 
 class PostgresqlWriter:
@@ -54,8 +70,8 @@ class PostgresqlWriter:
             self._make_tables(connection, batch)
             if self._last(connection) >= number:
                 return
-            staging, inbox = self._make_staging(connection, batch.columns)
-            self._jdbc(batch.withColumn(_ROW, sf.monotonically_increasing_id()), inbox)
+            staging = self._make_staging(connection, batch.columns)
+            self._jdbc(batch.withColumn(_ROW, sf.monotonically_increasing_id()), staging.inbox)
             self._move(connection, staging, batch.columns, number)
 
     def _make_tables(self, connection: Any, batch: DataFrame) -> None:  # noqa: ANN401 - java.sql's
@@ -68,33 +84,35 @@ class PostgresqlWriter:
         if _value(connection, f"SELECT to_regclass('{_literal(self._table)}')::text") is None:
             self._jdbc(batch.limit(0), self._table)
 
-    def _make_staging(self, connection: Any, names: Sequence[str]) -> tuple[str, str]:  # noqa: ANN401
-        """Make a table for a batch, and a view into which a row with a known number is not put.
+    def _make_staging(self, connection: Any, names: Sequence[str]) -> _Staging:  # noqa: ANN401
+        """Make the tables for a batch.
 
         Their names are new each time: a task of a driver that died may still be writing to others.
         """
         token = self._prefix + uuid4().hex[:8]
-        staging, inbox = (_quoted([*self._schema, f"{token}_{what}"]) for what in ("rows", "inbox"))
+        made = _Staging(*(_quoted([*self._schema, f"{token}_{what}"]) for what in _Staging._fields))
+        if old := self._left_over(connection):
+            _run(connection, f"DROP TABLE IF EXISTS {old} CASCADE")
         _run(
             connection,
-            *(f"DROP TABLE IF EXISTS {name} CASCADE" for name in self._left_over(connection)),
-            f"CREATE UNLOGGED TABLE {staging} AS SELECT {_listed(names)}, 0::bigint AS {_ROW} "
+            f"CREATE UNLOGGED TABLE {made.rows} AS SELECT {_listed(names)}, 0::bigint AS {_ROW} "
             f"FROM {self._table} WHERE false",
-            f"ALTER TABLE {staging} ADD PRIMARY KEY ({_ROW})",
-            f"CREATE VIEW {inbox} AS SELECT * FROM {staging}",
-            f"CREATE RULE once AS ON INSERT TO {inbox} DO INSTEAD "
-            f"INSERT INTO {staging} VALUES (NEW.*) ON CONFLICT DO NOTHING",
+            f"ALTER TABLE {made.rows} ADD PRIMARY KEY ({_ROW})",
+            f"CREATE VIEW {made.inbox} AS SELECT * FROM {made.rows}",
+            f"CREATE RULE once AS ON INSERT TO {made.inbox} DO INSTEAD "
+            f"INSERT INTO {made.rows} VALUES (NEW.*) ON CONFLICT DO NOTHING",
+            f"CREATE UNLOGGED TABLE {made.mark} AS SELECT true AS whole",
         )
         connection.commit()
-        return staging, inbox
+        return made
 
-    def _left_over(self, connection: Any) -> list[str]:  # noqa: ANN401 - java.sql's
-        found = _value(
+    def _left_over(self, connection: Any) -> str | None:  # noqa: ANN401 - java.sql's
+        """Return the tables of batches that were cut off, as DROP TABLE takes them."""
+        return _value(  # type: ignore[no-any-return] # text, or NULL
             connection,
-            "SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables "
+            "SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') FROM pg_tables "
             f"WHERE starts_with(tablename, '{self._prefix}')",
         )
-        return str(found).split(" ") if found else []
 
     def _last(self, connection: Any) -> int:  # noqa: ANN401 - java.sql's
         """Give the last batch that was written, or −1."""
@@ -102,7 +120,13 @@ class PostgresqlWriter:
         found = _value(connection, f"SELECT batch FROM {self._ledger} WHERE query = '{query}'")
         return -1 if found is None else int(found)
 
-    def _move(self, connection: Any, staging: str, names: Sequence[str], number: int) -> None:  # noqa: ANN401
+    def _move(
+        self,
+        connection: Any,  # noqa: ANN401 - java.sql's
+        staging: _Staging,
+        names: Sequence[str],
+        number: int,
+    ) -> None:
         # The ledger's row comes first: it locks out another driver with the same batch.
         noted = _run(
             connection,
@@ -111,13 +135,23 @@ class PostgresqlWriter:
             "SET batch = excluded.batch, written = now() WHERE ledger.batch < excluded.batch",
         )
         if noted:
+            self._check_whole(connection, staging, number)
             columns = _listed(names)
             _run(
                 connection,
-                f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {staging}",
+                f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {staging.rows}",
             )
-        _run(connection, f"DROP TABLE {staging} CASCADE")
+        _run(connection, f"DROP TABLE {staging.rows}, {staging.mark} CASCADE")
         connection.commit()
+
+    def _check_whole(self, connection: Any, staging: _Staging, number: int) -> None:  # noqa: ANN401
+        if _value(connection, f"SELECT count(*)::int FROM {staging.mark}") != 1:
+            msg = (
+                f"batch {number} was not written to {self._sink.table!r}: PostgreSQL crashed or "
+                "failed over meanwhile, and has lost its staging table's rows; start the pipeline "
+                "again, which writes the batch anew"
+            )
+            raise StoreError(msg)
 
     def _jdbc(self, rows: DataFrame, table: str) -> None:
         options = {name: str(value) for name, value in self._sink.options.items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.enrich import watch
 from semistream.spark.cluster import context_of
-from semistream.spark.watch import remove_reader
+from semistream.spark.watch import remove_reader, was_told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +32,18 @@ class Metrics:
         self._taken: list[BatchMetrics] = []
         self._reader = self._taken.append
         # Over Spark Connect workers have no way to report; what Spark observes must do.
-        self.steps = steps if context_of(spark) is not None else 0
-        if self.steps:
+        self._watches = bool(steps) and context_of(spark) is not None
+        if self._watches:
             watch(spark, self._reader)
 
     def close(self) -> None:
         """Take no more."""
-        if self.steps:
+        if self._watches:
             remove_reader(self._spark, self._reader)
+
+    def has(self, query: str, batch: int) -> bool:
+        """Return whether all is known of a batch: Spark tells of its end in another thread."""
+        return not self._watches or was_told(self._spark, query, batch)
 
     def of(self, query: str, batch: int) -> dict[str, dict[str, Any]]:
         """Give what the enrichments of the query did in a batch, by their names."""
@@ -96,13 +100,13 @@ class Reports:
             self._report()
 
     def _report(self) -> None:
-        """Give the reports that are complete, or have waited enough: enrichments tell later."""
+        """Report batches as soon as their metrics are known, or after some seconds without them."""
         while self._waiting:
             until, told = self._waiting[0]
-            ours = self._metrics.of(told["id"], told["batchId"]) if self._metrics else {}
-            complete = not self._metrics or len(ours) >= self._metrics.steps
-            if not complete and told["numInputRows"] and time.monotonic() < until:
+            query = told["id"], told["batchId"]
+            if self._metrics and not self._metrics.has(*query) and time.monotonic() < until:
                 return
+            ours = self._metrics.of(*query) if self._metrics else {}
             self._seen(_report(told, ours or _observed(told)))
             del self._waiting[0]
 

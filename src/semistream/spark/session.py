@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from semistream.master.database.address import SECRET
+from semistream.master.lake.place import without_secrets
 from semistream.spark.java import prepare_java
 from semistream.spark.maven import JarsError
 
@@ -43,6 +46,9 @@ ON_THIS_HOST = {
     # of links and permissions: half of what a small micro-batch takes.
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
 }
+
+_SECRET = re.compile(rf"{SECRET.pattern}|credential|access.?key|[.]key\b|[.]sas\b", re.IGNORECASE)
+_FOR_LAUNCH = ("spark.driver.", "spark.jars")  # of no use once the JVM runs
 
 
 def session(
@@ -92,21 +98,47 @@ def session(
         return _connect(master, wanted)
     _prepare(master)
     defaults = DEFAULTS | (ON_THIS_HOST if (master or "").startswith("local") else {})
-    builder = SparkSession.builder.appName(app).config(map={**defaults, **_quiet(wanted)})
-    return _started(builder.master(master) if master else builder, wanted)
+    settings = {**defaults, **_quiet(wanted), "spark.app.name": app}
+    return _started(settings | ({"spark.master": master} if master else {}))
 
 
-def _started(builder: SparkSession.Builder, config: Mapping[str, str]) -> SparkSession:
+def _started(settings: Mapping[str, str]) -> SparkSession:
+    secret = {name for name, value in settings.items() if _is_secret(name, value)}
+    for name in sorted(secret):
+        if name.startswith(_FOR_LAUNCH):
+            secret.remove(name)
+            log.warning(
+                "the setting %s holds a secret, and all users of this machine can read it on the "
+                "command line of Spark's JVM; leave the secret out (docs/pipeline.md says how)",
+                name,
+            )
     try:
-        return builder.getOrCreate()
+        if secret:
+            # PySpark puts all settings on the command line of the JVM that it starts; in one that
+            # runs, it sets them through its own connection.
+            public = [pair for pair in settings.items() if pair[0] not in secret]
+            SparkContext._ensure_initialized(conf=SparkConf().setAll(public))  # noqa: SLF001
+        return SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except PySparkRuntimeError as error:
-        packages = config.get("spark.jars.packages")
+        packages = settings.get("spark.jars.packages")
         if packages is None or error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise JarsError(
             f"Spark did not start; it was to download {packages}, and says above what it missed."
             " Fetch the jars beforehand: semistream jars fetch, then the connectors' names."
         ) from error
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Return whether a setting looks as if others must not see it.
+
+    Examples
+    --------
+    >>> _is_secret("spark.hadoop.fs.s3a.secret.key", "x"), _is_secret("spark.ui.enabled", "false")
+    (True, False)
+    """
+    options = name.endswith("JavaOptions") and SECRET.search(value)
+    return bool(_SECRET.search(name) or options) or without_secrets(value) != value
 
 
 def _with_jars(config: dict[str, str], jars: Sequence[str | Path]) -> dict[str, str]:

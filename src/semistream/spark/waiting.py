@@ -30,12 +30,11 @@ from pyspark.sql import functions as sf
 from semistream.missing import ABSENT, MATCHED
 from semistream.spark.delta import Once
 from semistream.spark.held import held
-from semistream.spark.settle import WAITED
 from semistream.spark.types import quoted
 from semistream.spark.waiting_table import AGAIN, CAME, EVERY, Found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -49,7 +48,7 @@ __all__ = ["OUT", "OUTCOME", "QUARANTINE", "WAIT", "Chain", "Rule", "WaitingWrit
 
 log = logging.getLogger(__name__)
 
-OUTCOME = "__semistream_outcome"
+OUTCOME, BY = "__semistream_outcome", "__semistream_by"
 OUT, QUARANTINE, WAIT = "out", "quarantine", "wait"
 
 
@@ -65,13 +64,21 @@ class Rule:
     """Milliseconds for which a row waits, 0 where none does; nor does one with a null key."""
 
     def outcome(self, beat: int, otherwise: Column) -> Column:
-        """Give where rows go; those that are not missing here, or go on with nulls, otherwise."""
+        """Return where rows go and by which status column that is so.
+
+        It is `otherwise` for rows that are not missing here, or go on with nulls.
+        """
         status = sf.col(quoted(self.status))
         told = sf.when(status == MATCHED, otherwise)
         if self.grace:
             patient = sf.unix_millis(CAME) > beat - self.grace
-            told = told.when((status == ABSENT) & patient, WAIT)
-        return told.otherwise(sf.lit(QUARANTINE) if self.then == QUARANTINE else otherwise)
+            told = told.when((status == ABSENT) & patient, _outcome(WAIT, self.status))
+        given_up = _outcome(QUARANTINE, self.status)
+        return told.otherwise(given_up if self.then == QUARANTINE else otherwise)
+
+
+def _outcome(where: str, by: str = "") -> Column:
+    return sf.struct(sf.lit(where).alias(OUTCOME), sf.lit(by).alias(BY))
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ class WaitingWriter:
         Milliseconds: how often rows are tried again on a master that has no snapshots, and how
         often those that have waited long enough are given up.
     tell
-        Takes what became of rows that have waited, when a batch is written.
+        Takes what became of rows, and how many wait now, when a batch is written.
     """
 
     def __init__(
@@ -134,7 +141,7 @@ class WaitingWriter:
         clock: Callable[[SparkSession, int], Planned],
         table: WaitingTable | None = None,
         delay: int = 30_000,
-        tell: Callable[[Once, Mapping[str, int]], None] = lambda *_: None,
+        tell: Callable[[Once, Found, int], None] = lambda *_: None,
     ) -> None:
         self._chain, self._ways, self._clock = chain, ways, clock
         self._table, self._delay, self._tell = table, delay, tell
@@ -151,16 +158,14 @@ class WaitingWriter:
         bound = self._due(memory, snapshots, (self._before(spark, number), once.millis))
         before = self._count(spark, bound)
         with self._fixed(self._judged(batch, bound, once), once, snapshots) as rows:
-            found = Found.of(rows, OUTCOME, self._missing)
+            found = Found.of(rows, OUTCOME, BY, self._missing)
             left = before - found.count(WAIT, again=True)
             self._write(rows, found, bound if left else 0, once)
         memory = _after(memory, found, bound, left, snapshots)
         # The first batch may be one that was written already, and its rows wait already.
         waiting = memory.rows if known else self._count(spark, EVERY)
         self._memory = replace(memory, rows=waiting)
-        if self._table:
-            waited = (*found.left(OUT, QUARANTINE), waiting)
-            self._tell(once, dict(zip(WAITED, waited, strict=True)))
+        self._tell(once, found, waiting)
         if found.total:
             log.info("batch %d: %s; %d rows wait", number, found, waiting)
 
@@ -200,10 +205,10 @@ class WaitingWriter:
         if self._table and bound:
             tried = self._chain.again(self._table.read(batch.sparkSession, bound), once)
             rows = rows.unionByName(tried.withColumn(AGAIN, sf.lit(True)))
-        outcome, beat = sf.lit(OUT), self._beat(once.millis)
+        outcome, beat = _outcome(OUT), self._beat(once.millis)
         for rule in reversed(self._chain.rules):
             outcome = rule.outcome(beat, outcome)
-        return rows.withColumn(OUTCOME, outcome)
+        return rows.withColumns({name: outcome[name] for name in (OUTCOME, BY)})
 
     @contextmanager
     def _fixed(self, rows: DataFrame, once: Once, snapshots: Snapshots) -> Iterator[DataFrame]:

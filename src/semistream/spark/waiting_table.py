@@ -159,27 +159,44 @@ class Group(NamedTuple):
 class Found:
     """How many rows of a batch go where, and since when the oldest of them wait."""
 
-    groups: Mapping[tuple[bool, str], Group]
-    """Whether they have waited before, and where they go."""
+    groups: Mapping[tuple[bool, str, str], Group]
+    """Whether they have waited before, where they go, and by which status column that is so."""
 
     @classmethod
-    def of(cls, rows: DataFrame, outcome: str, missing: Column) -> Found:
-        """Count rows by where they go; among them those that lack a master row."""
+    def of(cls, rows: DataFrame, outcome: str, by: str, missing: Column) -> Found:
+        """Count rows by where they go and why; among them those that lack a master row."""
         told = sf.count(sf.lit(1)), sf.min(sf.unix_millis(CAME)), sf.count_if(missing)
-        groups = rows.groupBy(AGAIN, outcome).agg(*told).collect()
-        return cls({(again, where): Group(*told) for again, where, *told in groups})
+        groups = rows.groupBy(AGAIN, outcome, by).agg(*told).collect()
+        return cls({(again, to, why): Group(*told) for again, to, why, *told in groups})
 
     @property
     def total(self) -> int:
         """All rows."""
         return sum(group.rows for group in self.groups.values())
 
-    def count(self, where: str, again: bool | None = None) -> int:
-        """Count the rows that go somewhere; of them those that have waited before, or have not."""
+    def count(self, where: str, again: bool | None = None, by: str | None = None) -> int:
+        """Count the rows that go somewhere.
+
+        Parameters
+        ----------
+        where
+            Where they go.
+        again
+            Only those that have waited before, or have not.
+        by
+            Only those that this status column has sent there.
+
+        Examples
+        --------
+        >>> groups = {(True, "out", ""): Group(5, 0, 2), (False, "wait", "a"): Group(3, 0, 3)}
+        >>> found = Found(groups | {(True, "wait", "b"): Group(4, 0, 4)})
+        >>> found.count("wait"), found.count("wait", again=True), found.count("wait", by="a")
+        (7, 4, 3)
+        """
         return sum(
             group.rows
-            for (waited, to), group in self.groups.items()
-            if to == where and again in {None, waited}
+            for (waited, to, why), group in self.groups.items()
+            if to == where and again in {None, waited} and by in {None, why}
         )
 
     def left(self, *ways: str) -> tuple[int, int]:
@@ -187,22 +204,22 @@ class Found:
 
         Examples
         --------
-        >>> groups = {(True, "out"): Group(5, 0, 2), (True, "wait"): Group(3, 0, 3)}
-        >>> Found(groups | {(False, "out"): Group(9, 0, 0)}).left("out", "quarantine")
+        >>> groups = {(True, "out", ""): Group(5, 0, 2), (True, "wait", "a"): Group(3, 0, 3)}
+        >>> Found(groups | {(False, "out", ""): Group(9, 0, 0)}).left("out", "quarantine")
         (3, 2)
         """
-        groups = [self.groups[True, where] for where in ways if (True, where) in self.groups]
+        groups = [group for (again, to, _), group in self.groups.items() if again and to in ways]
         missing = sum(group.missing for group in groups)
         return sum(group.rows for group in groups) - missing, missing
 
     def oldest(self, where: str) -> int:
         """Give since when the oldest row waits that goes somewhere."""
-        times = [group.oldest for (_, to), group in self.groups.items() if to == where]
+        times = [group.oldest for (_, to, _), group in self.groups.items() if to == where]
         return min(times, default=EVERY)
 
     def __str__(self) -> str:
-        groups = sorted(self.groups.items())
+        ways = sorted({(again, where) for again, where, _ in self.groups})
         return ", ".join(
-            f"{group.rows:,} {where}{' after waiting' if again else ''}"
-            for (again, where), group in groups
+            f"{self.count(where, again):,} {where}{' after waiting' if again else ''}"
+            for again, where in ways
         )

@@ -40,7 +40,8 @@ __all__ = [
     "looked_up_in_java",
     "remove_reader",
     "reports_of",
-    "tell_waited",
+    "tell_written",
+    "was_told",
 ]
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ log = logging.getLogger(__name__)
 _CHANNELS: WeakKeyDictionary[SparkContext, Channel] = WeakKeyDictionary()
 _LISTENERS: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
 _IN_JAVA: dict[str, tuple[int, int]] = {}
-_WAITED: dict[tuple[str, int], dict[str, dict[str, int]]] = {}
+_WRITTEN: dict[tuple[str, int], dict[str, dict[str, int]]] = {}
 _HITS = ("cache_hits", "looked_up", "pinned_hits")
 
 
@@ -71,7 +72,8 @@ class BatchMetrics:
     missing: dict[str, int] = field(default_factory=dict)
     """How many rows were ``dropped``, ``quarantined`` or left ``waiting``, as ``on_missing`` says;
     a row that an earlier enrichment has found to be missing counts there only. Of rows that have
-    waited, how many ``came_out`` or were ``given_up``, and how many ``wait_now``."""
+    waited, how many ``came_out`` or were ``given_up``, and how many ``wait_now``. A null key does
+    not wait. In a pipeline ``quarantined`` counts all rows that were written to the quarantine."""
 
     @property
     def rows(self) -> int:
@@ -121,9 +123,9 @@ class BatchMetrics:
         )
 
 
-def tell_waited(query: str, batch: int, name: str, waited: Mapping[str, int]) -> None:
-    """Take what became of an enrichment's rows that have waited, to be told when the batch ends."""
-    _WAITED[query, batch] = {name: dict(waited)}
+def tell_written(query: str, batch: int, written: Mapping[str, Mapping[str, int]]) -> None:
+    """Keep what a writer did with rows, by enrichment, until Spark tells that the batch ended."""
+    _WRITTEN[query, batch] = {name: dict(counts) for name, counts in written.items()}
 
 
 def reports_of(df: DataFrame) -> Channel:
@@ -173,6 +175,12 @@ def add_reader(
         listener.readers.append(_prometheus(prometheus, address))
 
 
+def was_told(spark: SparkSession, query: str, batch: int) -> bool:
+    """Return whether readers have been given all metrics of this micro-batch."""
+    listener = _LISTENERS.get(spark)
+    return listener is not None and listener.last.get(query, -1) >= batch
+
+
 def remove_reader(spark: SparkSession, each: Callable[[BatchMetrics], None]) -> None:
     """Give the function no more metrics."""
     if listener := _LISTENERS.get(spark):
@@ -186,17 +194,20 @@ class _Listener(StreamingQueryListener):
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self.readers: list[Callable[[BatchMetrics], None]] = [lambda m: log.info("%s", m)]
+        self.last: dict[str, int] = {}
+        """The last micro-batch of each query of which readers were told."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         for metrics in self._told(event.progress):
             for reader in self.readers:
                 reader(metrics)
+        self.last[str(event.progress.id)] = event.progress.batchId
 
     def _told(self, progress: StreamingQueryProgress) -> Iterator[BatchMetrics]:
         """Give what enrichments did; one may only have rows that have waited."""
         query, batch, observed = str(progress.id), progress.batchId, progress.observedMetrics
         seconds = progress.durationMs.get("triggerExecution", 0) / 1000
-        waited = _WAITED.pop((query, batch), {})
+        written = _WRITTEN.pop((query, batch), {})
         for metrics in (
             *self._taken(query, batch, seconds),
             *_of_java(query, batch, seconds, observed),
@@ -205,9 +216,15 @@ class _Listener(StreamingQueryListener):
             if observed and told is None:
                 continue  # of a run before, in which this batch failed; or of rows that have waited
             missing = {what: told[what] for what in COUNTED if told and what in told}
-            yield replace(metrics, missing=missing | waited.pop(metrics.name, {}))
-        for name, left in waited.items():
-            yield BatchMetrics(query, batch, name, seconds, asdict(Metrics()), {}, 0, left)
+            # Spark counts what comes out of the enrichment; a join of keys alone can't.
+            out = {"rows_out": told["rows_out"]} if told else {}
+            yield replace(
+                metrics,
+                counters=metrics.counters | out,
+                missing=missing | written.pop(metrics.name, {}),
+            )
+        for name, counts in written.items():
+            yield BatchMetrics(query, batch, name, seconds, asdict(Metrics()), {}, 0, counts)
 
     def _taken(self, query: str, batch: int, seconds: float) -> Iterator[BatchMetrics]:
         """Take the reports of a micro-batch out of the channel."""
@@ -235,7 +252,6 @@ def _of_java(
             continue
         counters = Metrics(
             rows_in=told.rows,
-            rows_out=told.matched,
             answered=told.rows,
             unmatchable=told.null_keys,
             null_keys=told.null_keys,

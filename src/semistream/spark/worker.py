@@ -174,7 +174,7 @@ def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], No
         note()
     finally:
         if channel is not None:
-            channel.add({_key(job): Report(join.metrics.as_dict(), dict(most), job.memory)})
+            channel.add({_key(job): Report(job.counters(join.metrics), dict(most), job.memory)})
         join.close()
 
 

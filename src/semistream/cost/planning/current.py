@@ -47,6 +47,8 @@ def _loaded(path: Path) -> Profile:
 def current_profile(folder: Path, say: Say = no_one) -> Current:
     """Load this machine's profile; measure it, and save it, where none is there or it is doubtful.
 
+    What was measured on a busy machine is not saved: it is measured again next time.
+
     Parameters
     ----------
     folder
@@ -93,15 +95,22 @@ def busy(profile: Profile) -> str:
 def _measured(path: Path | None, folder: Path, say: Say, why: str) -> Current:
     """Measure quickly; keep it, unless ``path`` is None: a thorough profile is not replaced."""
     profile = calibrated(folder, quick=True, say=say)
-    kept = "not kept, for a thorough one lies there"
-    try:
-        if path is not None:
-            profile.save(path)
-            kept = f"kept in {path}"
-    except OSError as error:  # a folder that cannot be written: the plan is as good without
-        kept = f"not kept, for {path} cannot be written ({error.strerror})"
+    kept = _kept(profile, path)
     text = f"Unit costs: measured quickly just now, for {why}; {kept}. `semistream calibrate`"
     return Current(profile, f"{text} takes longer and is more exact.{busy(profile)}")
+
+
+def _kept(profile: Profile, path: Path | None) -> str:
+    """Save a profile that was measured quickly, if it is worth it; say whether it was."""
+    if path is None:
+        return "not kept, for a thorough one lies there"
+    if busy(profile):
+        return "not kept, for the machine was busy: the next plan measures again"
+    try:
+        profile.save(path)
+    except OSError as error:  # a folder that cannot be written: the plan is as good without
+        return f"not kept, for {path} cannot be written ({error.strerror})"
+    return f"kept in {path}"
 
 
 def calibrated(folder: Path, *, quick: bool, say: Say = no_one) -> Profile:
