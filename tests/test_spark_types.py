@@ -12,7 +12,7 @@ import semistream as ss
 from semistream.errors import SchemaError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -51,3 +51,24 @@ def test_columns_of_a_master_may_be_null_for_a_later_snapshot_may_have_nulls(
     found = ss.enrich(stream, master, on="id", how="inner", memory="16MB", transfer=transfer)
     assert found.schema["n"].nullable
     assert sorted(map(tuple, found.collect())) == [(i, i) for i in range(10)]
+
+
+NULLABLE = "CASE WHEN id % 2 = 0 THEN named_struct('n', id, 'at', array(named_struct('x', id))) END"
+
+
+@pytest.mark.parametrize("transfer", ["keys", "rows"])
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_a_struct_with_required_fields_may_be_null(
+    spark: SparkSession, tmp_path, transfer, how
+) -> None:
+    """In the master, in the stream, and where a row has no match."""
+    rows = spark.range(0, 8, 1, 1).selectExpr("id AS k", f"{NULLABLE} AS s", "struct(id) AS t")
+    master = ss.build_master(rows, tmp_path / "m", key="k")
+    stream = spark.range(0, 10, 1, 1).selectExpr("id AS k", f"{NULLABLE} AS own")
+    wish = {"how": how, "memory": "16MB", "check": False, "transfer": transfer}
+    found = ss.enrich(stream, master, on="k", **wish)
+    assert rows_of(found) == rows_of(stream.join(rows, "k", how))
+
+
+def rows_of(rows: DataFrame) -> list[str]:
+    return sorted(map(repr, rows.collect()))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "buffer",
+    "cast",
     "decode",
     "encode",
     "items_of",
@@ -147,6 +148,35 @@ def encode(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if not t.is_nested(kind):
         return array.cast(kind)
     return _rebuilt(array, kind, encode)
+
+
+def cast(array: pa.Array, kind: pa.DataType, safe: bool = True) -> pa.Array:
+    """Return an array in type ``kind``; one that has it comes back as it is.
+
+    Nested types are cast child by child: Arrow 26 refuses a null struct whose fields are required,
+    even where it is cast to its own type.
+
+    Examples
+    --------
+    >>> point = pa.struct([pa.field("x", pa.int32(), nullable=False)])
+    >>> cast(pa.array([{"x": 1}], point).take(pa.array([0, None])), point).to_pylist()
+    [{'x': 1}, None]
+    """
+    if array.type == kind:
+        return array
+    plain = decode(array)  # Arrow casts few of the types that it reads
+    if plain.type == kind:
+        return plain
+    if _is_alike(plain.type, kind):
+        return _rebuilt(plain, kind, lambda child, inner: cast(child, inner, safe))
+    return plain.cast(kind, safe=safe)
+
+
+def _is_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether children correspond by position."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return [field.name for field in one] == [field.name for field in other]
+    return bool(one.id == other.id and pa.types.is_nested(one) and not pa.types.is_union(one))
 
 
 def _encode_dictionary(array: pa.Array, kind: pa.DictionaryType) -> pa.DictionaryArray:

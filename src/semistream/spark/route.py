@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import IntegerType
 
+from semistream.plain import cast
 from semistream.spark.transfer import scalar
 from semistream.spark.types import quoted
 from semistream.spark.worker import opened
@@ -51,7 +52,7 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
     def targets(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         master, fields = opened(job), [job.stream.field(name) for name in job.on]
         for keys in batches:
-            typed = [key.cast(f.type) for key, f in zip(keys, fields, strict=True)]
+            typed = [cast(key, f.type) for key, f in zip(keys, fields, strict=True)]
             codes = master.keys.encode(typed).values
             # A database has no pages: then those of a few keys are as good.
             live = master.read == "database"
