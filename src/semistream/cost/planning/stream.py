@@ -103,7 +103,10 @@ def stream_of(
 ) -> PlannedStream:
     """Take a stream to be as a sample of it is, or to follow Zipf's law."""
     if not master.statistics.values:
-        msg = f"{master.path}: this master has no rows, so there is nothing to plan"
+        msg = (
+            f"{master.path}: this master has no rows, so there is nothing to plan; any budget "
+            "serves until it has some: plan then"
+        )
         raise OptionError(msg)
     if sample is None:
         demand = Demand.zipf(master.statistics.values, skew, master.pages, absent=absent)
