@@ -288,6 +288,12 @@ def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
         ss.split(rows, status="stat").__enter__()
 
 
+def test_split_does_not_overwrite_a_column_of_the_batch(spark):
+    rows = spark.createDataFrame([(1, "matched", "ours")], "id int, state string, _Reason string")
+    with pytest.raises(SchemaError, match=r"adds a column '_Reason', .*; rename that"):
+        ss.split(rows, status="state").__enter__()
+
+
 MISTAKES = {
     "on_missing: quarantin": r"3:\d+: enrich\[0\].on_missing 'quarantin' is not known.*'quar",
     "on_missing: {vendr: 1}": r"3:\d+: enrich\[0\].on_missing.vendr: .*no column 'vendr'.*'vendor'",

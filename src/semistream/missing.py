@@ -24,6 +24,7 @@ __all__ = [
     "QUARANTINED",
     "SINCE",
     "SPLITTING",
+    "STAGED",
     "STATUS",
     "WORDS",
     "Missing",
@@ -43,6 +44,8 @@ QUARANTINED = ("_reason", "_enrichment", "_time", "_query", "_batch", "_attempts
 """What a quarantine has beside the stream's columns."""
 SINCE = "waiting_since"
 """What a table of waiting rows has beside them: when a row came."""
+STAGED = "semistream_row"
+"""What a batch has beside its columns on its way into a database: the number of a row."""
 Missing = str | Mapping[str, Any]
 
 

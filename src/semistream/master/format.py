@@ -31,7 +31,13 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import CorruptPageError, FormatVersionError, MasterError, MasterNotFoundError
+from semistream.errors import (
+    CorruptPageError,
+    FormatVersionError,
+    MasterError,
+    MasterNotFoundError,
+    SchemaError,
+)
 from semistream.plain import plain_type
 
 if TYPE_CHECKING:
@@ -80,6 +86,9 @@ def page_schema(schema: pa.Schema, keys: Keys) -> pa.Schema:
 
     An exact key is its code and is not stored twice.
     """
+    if CODE in schema.names:
+        msg = f"a master has a column {CODE!r} of its own; rename the one that is there"
+        raise SchemaError(msg)
     kept = [f for f in schema if not (keys.exact and f.name in keys.names)]
     columns = [f.with_type(plain_type(f.type)) for f in kept]
     return pa.schema([pa.field(CODE, pa.int64(), nullable=False), *columns])

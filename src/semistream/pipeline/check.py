@@ -15,7 +15,8 @@ from semistream.algorithms import choose
 from semistream.errors import BudgetError, OptionError, SchemaError, SemistreamError
 from semistream.host import HostShare, default_root
 from semistream.master import Master, open_master
-from semistream.missing import QUARANTINED, SINCE, OnMissing
+from semistream.missing import QUARANTINED, SINCE, STAGED, OnMissing
+from semistream.names import RESERVED, reserved
 from semistream.pipeline.columns import arrange, wrong_columns
 from semistream.pipeline.places import taken_places
 from semistream.pipeline.problems import PipelineError, Problem
@@ -121,6 +122,7 @@ class _Checker:
             return None
         for setting, message in taken_places(self._pipeline):
             self._wrong(setting, message)
+        self._own_names(schema)
         self._quarantine(stream, schema)
         self._waiting(schema)
         columns = self._pipeline.columns
@@ -172,12 +174,21 @@ class _Checker:
             except SchemaError as error:
                 self._wrong(f"{where}.{name}", f": {error}")
 
+    def _own_names(self, enriched: pa.Schema) -> None:
+        """Refuse columns whose names are for those that go with rows from step to step."""
+        for name in reserved(enriched.names) if self._pipeline.by_batch else ():
+            self._wrong(
+                "enrich",
+                f"has a column {name!r}: names that begin with {RESERVED!r} are the pipeline's "
+                "own; rename it at its source, or with prefix: where it is a master's",
+            )
+
     def _quarantine(self, stream: pa.Schema, enriched: pa.Schema) -> None:
         """Check that rows can be taken out of the stream, and brought back later."""
         pipeline = self._pipeline
         if not pipeline.splits:
             return
-        for name in sorted({*enriched.names} & {*QUARANTINED}):
+        for name in (name for name in enriched.names if name.lower() in QUARANTINED):
             self._wrong("quarantine", f"adds a column {name!r}, which there is; rename that")
         for name in stream.names:
             if re.search(r"[ ,;{}()\n\t=]", name):
@@ -251,6 +262,8 @@ class _Checker:
         for setting, name in wanted.items():
             if name not in names:
                 self._wrong(f"sink.{setting}", f": {SchemaError.missing('result', name, names)}")
+        if sink.kind == "postgresql" and STAGED in map(str.lower, names):
+            self._wrong("sink", f"numbers rows in a column {STAGED!r}, which there is; rename that")
         if names and set(names) <= set(getattr(sink, "partition_by", ())):
             self._wrong("sink.partition_by", "names every column; a file needs one of its own")
 

@@ -31,9 +31,9 @@ class Answers:
     Parameters
     ----------
     join
-        Takes ``ROW`` and the keys; ``inner`` on a master with unique keys, or ``semi``.
+        Takes numbers of rows and their keys; ``inner`` on a master with unique keys, or ``semi``.
     stream
-        The schema of these: ``ROW``, then the keys.
+        The schema of these: the number, then the keys.
     room
         Bytes that answers which are not complete may have.
     master

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from semistream.errors import SemistreamError
 from semistream.missing import SPLITTING
+from semistream.names import RESERVED
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark.batches import write_batch, write_delta
 from semistream.spark.clock import batch_millis
@@ -36,7 +37,7 @@ __all__ = ["Batchwise", "check_dimensions", "status_column"]
 
 def status_column(step: Enrichment, number: int) -> str | None:
     """Name the status column of a pipeline's enrichment; None if it has no need of one."""
-    parts = f"__status_{number}" if step.splits or step.surrogate else None
+    parts = f"{RESERVED}_status_{number}" if step.splits or step.surrogate else None
     return step.status or parts
 
 
@@ -103,9 +104,9 @@ class Batchwise:
         waiting, steps = self.pipeline.waiting, enumerate(self.pipeline.enrich)
         grace = round(1000 * waiting.grace)
         rules = [
-            Rule(f"__status_{i}", waiting.then, grace)
+            Rule(str(status_column(step, i)), waiting.then, grace)
             if step.on_missing == "wait"
-            else Rule(f"__status_{i}")
+            else Rule(str(status_column(step, i)))
             for i, step in steps
             if step.splits
         ]

@@ -13,6 +13,7 @@ from semistream.host import HostShare, default_root
 from semistream.join import Join
 from semistream.master.lake.place import without_secrets
 from semistream.missing import OnMissing
+from semistream.names import unused
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -22,13 +23,7 @@ if TYPE_CHECKING:
     from semistream.master.database import DatabaseMaster
     from semistream.spec import On
 
-__all__ = ["MARK", "ROW", "Copies", "Job", "shape_of"]
-
-
-ROW = "__row"
-"""The column that numbers rows where only their keys pass through Python."""
-
-MARK = "__found"
+__all__ = ["Copies", "Job", "shape_of"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ class Job:
 
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
         """Give the job with what follows from the master, if all goes together and fits."""
-        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix, self.mark)
+        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix)
         job = replace(
             self,
             how=spec.how,
@@ -122,8 +117,9 @@ class Job:
 
     def keys_only(self) -> Job:
         """Give the job of a scalar function: rows are numbered, absent ones are left out."""
-        row = pa.field(ROW, pa.int32(), nullable=False)
-        stream = pa.schema([row, *(self.stream.field(name) for name in self.on)])
+        keys = [self.stream.field(name) for name in self.on]
+        number = unused("__row", [*self.on, *self._master_columns])
+        stream = pa.schema([pa.field(number, pa.int32(), nullable=False), *keys])
         how = "inner" if self.how in {"inner", "left"} else "semi"
         return replace(self, stream=stream, how=how, scalar=True)
 
@@ -131,7 +127,12 @@ class Job:
     def mark(self) -> str:
         """The column in which a join of whole rows tells those with a match."""
         tells = self.status or self.missing.kind != "null"
-        return MARK if tells and not self.scalar else ""
+        taken = [*self.stream.names, *self._master_columns]
+        return unused("__found", taken) if tells and not self.scalar else ""
+
+    @property
+    def _master_columns(self) -> list[str]:
+        return [self.prefix + name for name in self.select]
 
     @property
     def refuses(self) -> bool:

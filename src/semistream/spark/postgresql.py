@@ -16,6 +16,8 @@ from uuid import uuid4
 
 from pyspark.sql import functions as sf
 
+from semistream.missing import STAGED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["PostgresqlWriter"]
 
 _DRIVER = "org.postgresql.Driver"
-_ROW = "semistream_row"
+_ROW = STAGED
 
 
 class PostgresqlWriter:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import IntegerType
 
+from semistream.names import unused
 from semistream.plain import cast
 from semistream.spark.transfer import scalar
 from semistream.spark.types import quoted
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["partitions_of", "routed"]
 
-_PARTITION = "__partition"
 _COMPARE = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
@@ -60,8 +60,8 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
             yield pa.array(partitions_of(pages, partitions))
 
     column = scalar(targets, IntegerType(), [df[quoted(name)] for name in job.on])
-    by_page = df.withColumn(_PARTITION, column).repartitionById(partitions, _PARTITION)
-    return by_page.drop(_PARTITION)
+    target = unused("__partition", df.columns)
+    return df.withColumn(target, column).repartitionById(partitions, target).drop(target)
 
 
 def partitions_of(pages: npt.NDArray[np.int32], partitions: int) -> npt.NDArray[np.int32]:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sf
 
 from semistream.missing import ABSENT, MATCHED
+from semistream.names import RESERVED
 from semistream.spark.delta import Once
 from semistream.spark.held import held, is_held
 from semistream.spark.settle import WAITED
@@ -48,7 +49,7 @@ __all__ = ["OUT", "OUTCOME", "QUARANTINE", "WAIT", "Chain", "Rule", "WaitingWrit
 
 log = logging.getLogger(__name__)
 
-OUTCOME = "__semistream_outcome"
+OUTCOME = f"{RESERVED}_outcome"
 OUT, QUARANTINE, WAIT = "out", "quarantine", "wait"
 
 
