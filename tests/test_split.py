@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 import semistream as ss
 from parts.connectors import require
 from parts.databases import DATABASE, PASSWORD, USER
+from semistream.errors import SchemaError
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.spark import batchwise, running
 from semistream.spark.checkpoint import CheckpointError

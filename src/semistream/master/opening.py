@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from typing import Any
 
 from semistream.errors import OptionError
 from semistream.master import store
 from semistream.master.database import is_url, open_database
+from semistream.master.store import Master
 
-if TYPE_CHECKING:
-    import os
-
-    from semistream.master.store import Master
-
-__all__ = ["open_master"]
+__all__ = ["as_master", "checked_path", "open_master"]
 
 
 def open_master(
@@ -52,3 +49,21 @@ def open_master(
         msg = f"read={read!r} is for files; a database is asked by queries: leave it out"
         raise OptionError(msg)
     return open_database(str(path), **options)
+
+
+def as_master(master: object, read: str = "mapped") -> Master:
+    """Return an opened master, or open the one at this path; refuse anything else."""
+    if isinstance(master, Master):
+        return master
+    return open_master(checked_path(master), None if is_url(master) else read)
+
+
+def checked_path(master: object) -> str | os.PathLike[str]:
+    """Return the path that was given for a master; refuse what is none."""
+    if isinstance(master, str | os.PathLike):
+        return master
+    msg = (
+        f"master={master!r} is no master table; give the path of one that build_master wrote, or "
+        "what open_master returns"
+    )
+    raise OptionError(msg)

@@ -25,6 +25,7 @@ from semistream.spec import JoinSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from semistream.keys import TypeName
     from semistream.pipeline.model import Pipeline
     from semistream.pipeline.sections import Enrichment
     from semistream.plan import Plan
@@ -48,6 +49,8 @@ class Surroundings:
     """Opens the master of an enrichment."""
     leaving: Callable[[pa.Field], pa.DataType] = attrgetter("type")
     """Gives the type in which a column of a master leaves the enrichment."""
+    type_name: TypeName = str
+    """Gives the name of a type in messages."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,9 @@ class _Checker:
         values = step.on_missing if isinstance(step.on_missing, Mapping) else {}
         for name, value in values.items():
             try:
-                OnMissing("defaults", {name: value}).checked(spec.master.schema, spec.payload)
+                OnMissing("defaults", {name: value}).checked(
+                    spec.master.schema, spec.payload, self._around.type_name
+                )
             except SchemaError as error:
                 self._wrong(f"{where}.{name}", f": {error}")
 
@@ -225,7 +230,8 @@ class _Checker:
         if step.surrogate not in spec.payload:
             self._wrong(where, f": {SchemaError.missing('master', step.surrogate, spec.payload)}")
         elif not pa.types.is_integer(kind := spec.master.schema.field(step.surrogate).type):
-            self._wrong(where, f"{step.surrogate!r} is {kind}; new ones are whole numbers")
+            shown = self._around.type_name(kind)
+            self._wrong(where, f"{step.surrogate!r} is {shown}; new ones are whole numbers")
         if spec.master.statistics.most_duplicates > 1:
             self._wrong(where, "is of one row a key; this master has several")
 
@@ -234,7 +240,7 @@ class _Checker:
     ) -> JoinSpec | None:
         on = step.on if isinstance(step.on, dict) else list(step.on)
         try:
-            JoinSpec.resolve(master, stream, on, step.how, [], "")
+            JoinSpec.resolve(master, stream, on, step.how, [], "", type_name=self._around.type_name)
         except (OptionError, SchemaError) as error:
             self._wrong(f"{where}.on", f": {error}")
             return None

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from semistream.errors import OptionError, SchemaError
 from semistream.master import Master
 from semistream.master.lake.place import without_secrets
+from semistream.master.opening import checked_path
 from semistream.missing import SPLITTING, STATUS, OnMissing
+from semistream.names import check_text
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
 from semistream.spark.jvm.lookup import by_jvm, why_not
@@ -133,7 +135,9 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
     elif isinstance(master, Master):
         path, read = master.path, master.read
     else:
-        path, read = master, wish.read
+        path, read = checked_path(master), wish.read
+    for what, text in (("name", wish.name), ("status", wish.status)):
+        check_text(what, text or "", "the name of a column" if what == "status" else "one")
     called = wish.name or PurePath(without_secrets(os.fspath(path))).name or "master"
     return Job(
         name=called if wish.alone else _unique(called, df.sparkSession),
@@ -144,7 +148,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         how=wish.how,
         prefix=wish.prefix,
         memory=parse_bytes(wish.memory),
-        tasks=wish.tasks or cluster.tasks_at_once(df.sparkSession),
+        tasks=wish.tasks if wish.tasks is not None else cluster.tasks_at_once(df.sparkSession),
         algorithm=wish.algorithm,
         options=wish.options,
         copies=_copies(wish.localize),

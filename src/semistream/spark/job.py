@@ -14,6 +14,7 @@ from semistream.join import Join
 from semistream.master.lake.place import without_secrets
 from semistream.missing import OnMissing
 from semistream.names import unused
+from semistream.spark.types import type_name
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -83,13 +84,15 @@ class Job:
 
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
         """Give the job with what follows from the master, if all goes together and fits."""
-        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix)
+        spec = JoinSpec.resolve(
+            master, self.stream, on, self.how, select, self.prefix, type_name=type_name
+        )
         job = replace(
             self,
             how=spec.how,
             on=dict(zip(spec.stream_keys, master.key, strict=True)),
             select=spec.payload,
-            missing=self.missing.checked(master.schema, spec.payload),
+            missing=self.missing.checked(master.schema, spec.payload, type_name),
             shape=shape_of(master, spec.payload),
         )
         job.check_budget(master)
@@ -99,7 +102,8 @@ class Job:
         """Refuse a budget that is too small for a task, before one starts."""
         columns = self.select if self.how in {"inner", "left"} else None
         spec = JoinSpec.resolve(master, self.stream, self.on, self.how, columns, self.prefix)
-        choose(self.algorithm, spec, self._for_joins, None, self.options, self.shared)
+        shared = self.shared
+        choose(self.algorithm, spec, self._for_joins, None, self.options, shared)
 
     @property
     def _for_joins(self) -> int:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError
+from semistream.names import unused
 from semistream.plain import plain_type, row_width
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def stream_like(master: Master, row_bytes: int, columns: int | None = None) -> p
         )
         raise OptionError(msg)
     others = None if columns is None else columns - len(fields)
-    fields += [pa.field(_free(master, name), kind) for name, kind in _others(room, others)]
+    fields += [
+        pa.field(unused(name, master.schema.names), kind) for name, kind in _others(room, others)
+    ]
     return pa.schema(fields)
 
 
@@ -72,13 +75,6 @@ def _suffices(room: int, columns: int | None) -> bool:
     if columns is None:
         return room >= 0
     return room >= columns if columns > 0 else room == 0
-
-
-def _free(master: Master, name: str) -> str:
-    """Give a name that no column of the master has."""
-    while name in master.schema.names:
-        name = f"{name}_"
-    return name
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +108,13 @@ def stream_of(
         demand = Demand.zipf(master.statistics.values, skew, master.pages, absent=absent)
         law = f"Zipf's law with exponent {skew:g}, {absent:.1%} of rows without a match"
         return PlannedStream(demand, f"Stream: {law}.", _facts(master, skew, absent))
-    if isinstance(sample, (str, os.PathLike)):
-        from semistream.cost.sampling.sample import sample_source  # noqa: PLC0415 - seldom wanted
+    from semistream.cost.sampling.sample import Sample, sample_source  # noqa: PLC0415 - seldom used
 
+    if isinstance(sample, (str, os.PathLike)):
         sample = sample_source(sample, master, on)
+    if not isinstance(sample, Sample):
+        msg = f"sample={sample!r} is no sample; give files or a topic of the stream, or a Sample"
+        raise OptionError(msg)
     note = f"Stream, as sampled:\n{sample.describe()}"
     nulls = -(-sample.columns // 8)  # bytes that tell which columns are null
     size = round(sample.row_bytes) - nulls
