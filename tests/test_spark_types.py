@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import semistream as ss
-from semistream.errors import SchemaError
+from semistream.errors import BudgetError, SchemaError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,6 +68,38 @@ def test_a_struct_with_required_fields_may_be_null(
     wish = {"how": how, "memory": "16MB", "check": False, "transfer": transfer}
     found = ss.enrich(stream, master, on="k", **wish)
     assert rows_of(found) == rows_of(stream.join(rows, "k", how))
+
+
+# -- the least memory ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def days(spark: SparkSession, tmp_path_factory) -> str:
+    rows = spark.sql("SELECT date_add(DATE'2020-01-01', int(id)) AS k, id AS v FROM range(300)")
+    path = tmp_path_factory.mktemp("days")
+    ss.build_master(rows, path, key="k", page_bytes=4096)
+    return str(path)
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("transfer", ["keys", "rows", "auto"])
+def test_the_least_memory_that_is_named_works_and_a_byte_less_does_not(
+    spark: SparkSession, days: str, transfer: str, tasks: int
+) -> None:
+    stream = spark.sql("SELECT date_add(DATE'2020-01-01', int(id)) AS k FROM range(50)")
+
+    def enriched(memory: int) -> DataFrame:
+        wish = {"how": "left", "transfer": transfer, "tasks": tasks, "check": False}
+        return ss.enrich(stream, days, on="k", memory=memory, **wish)
+
+    def least(memory: int) -> int:
+        with pytest.raises(BudgetError, match=f"memory={memory:,} bytes") as raised:
+            enriched(memory)
+        return raised.value.least
+
+    found = least(1)  # fewer bytes than tasks
+    assert least(found - 1) == least(found // 2) == found
+    assert sorted(row["v"] for row in enriched(found).collect()) == [*range(50)]
 
 
 def rows_of(rows: DataFrame) -> list[str]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Copies", "Job", "shape_of"]
 
+_ANSWERS = 4  # a part of the memory is for answers that are not in order yet
+
 
 @dataclass(frozen=True)
 class Copies:
@@ -83,11 +85,11 @@ class Job:
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
-        """Give the job with what follows from the master, if all goes together and fits."""
+        """Give the job with what follows from the master, if all goes together."""
         spec = JoinSpec.resolve(
             master, self.stream, on, self.how, select, self.prefix, type_name=type_name
         )
-        job = replace(
+        return replace(
             self,
             how=spec.how,
             on=dict(zip(spec.stream_keys, master.key, strict=True)),
@@ -95,19 +97,19 @@ class Job:
             missing=self.missing.checked(master.schema, spec.payload, type_name),
             shape=shape_of(master, spec.payload),
         )
-        job.check_budget(master)
-        return job
 
     def check_budget(self, master: Master) -> None:
         """Refuse a budget that is too small for a task, before one starts."""
         columns = self.select if self.how in {"inner", "left"} else None
-        spec = JoinSpec.resolve(master, self.stream, self.on, self.how, columns, self.prefix)
+        spec = JoinSpec.resolve(
+            master, self.stream, self.on, self.how, columns, self.prefix, self.mark
+        )
         shared = self.shared
-        choose(self.algorithm, spec, self._for_joins, None, self.options, shared)
+        choose(self.algorithm, spec, self.memory, None, self.options, shared, self._for_joins)
 
-    @property
-    def _for_joins(self) -> int:
-        return self.memory - self.tasks * self.room_for_answers
+    def _for_joins(self, memory: int) -> int:
+        """Return the part of a budget that is not for answers."""
+        return memory - memory // _ANSWERS if self.scalar else memory
 
     @property
     def is_versioned(self) -> bool:
@@ -146,7 +148,7 @@ class Job:
     @property
     def room_for_answers(self) -> int:
         """Bytes of a task for answers that are not in order yet, and a copy of them."""
-        return self.memory // self.tasks // 4 if self.scalar else 0
+        return self.memory // _ANSWERS // self.tasks if self.scalar else 0
 
     @property
     def shared(self) -> HostShare:
@@ -160,7 +162,7 @@ class Job:
             self.stream,
             on=self.on,
             how=self.how,
-            memory=self._for_joins,
+            memory=self._for_joins(self.memory),
             algorithm=self.algorithm,
             select=self.select if self.how in {"inner", "left"} else None,
             prefix=self.prefix,

@@ -108,11 +108,11 @@ def stream_of(
         demand = Demand.zipf(master.statistics.values, skew, master.pages, absent=absent)
         law = f"Zipf's law with exponent {skew:g}, {absent:.1%} of rows without a match"
         return PlannedStream(demand, f"Stream: {law}.", _facts(master, skew, absent))
-    from semistream.cost.sampling.sample import Sample, sample_source  # noqa: PLC0415 - seldom used
-
     if isinstance(sample, (str, os.PathLike)):
+        from semistream.cost.sampling.sample import sample_source  # noqa: PLC0415 - seldom wanted
+
         sample = sample_source(sample, master, on)
-    if not isinstance(sample, Sample):
+    if not hasattr(sample, "demand"):
         msg = f"sample={sample!r} is no sample; give files or a topic of the stream, or a Sample"
         raise OptionError(msg)
     note = f"Stream, as sampled:\n{sample.describe()}"
