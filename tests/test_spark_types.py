@@ -70,6 +70,45 @@ def test_a_struct_with_required_fields_may_be_null(
     assert rows_of(found) == rows_of(stream.join(rows, "k", how))
 
 
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("map()", "map<void,void>"), ("map('a', array())", "map<string,array<void>>")],
+)
+def test_a_type_that_arrow_lacks_is_named(spark: SparkSession, tmp_path, value, kind) -> None:
+    master = ss.build_master(pa.table({"id": [1]}), tmp_path / "m", key="id")
+    stream = spark.range(3).selectExpr("id", f"{value} AS c")
+    told = rf"column 'c' of type {kind} has no counterpart in Arrow; cast it"
+    with pytest.raises(SchemaError, match=told):
+        ss.enrich(stream, master, on="id", memory="16MB")
+    with pytest.raises(SchemaError, match=told):
+        ss.build_master(stream, tmp_path / "new", key="id")
+
+
+WRITTEN = """
+SELECT id AS k, timestamp_ntz'2021-03-28 02:30:00' AS a, timestamp'2021-03-28 01:30:00Z' AS `a.b`,
+    named_struct('at', timestamp'2021-03-28 01:30:00Z', 'ntz', timestamp_ntz'2021-03-28 02:30:00',
+        'deep', map('x.y', struct(timestamp'2021-03-28 01:30:00Z' AS at, INTERVAL '2' HOUR AS t)))
+        AS s,
+    array(timestamp'2021-03-28 01:30:00Z', NULL) AS `x.list`,
+    CASE WHEN id > 0 THEN INTERVAL '1 02:03:04' DAY TO SECOND END AS iv, array(id) AS n
+FROM range(3)
+"""
+
+
+def test_files_of_spark_have_the_types_that_spark_reads(spark: SparkSession, tmp_path) -> None:
+    written = spark.sql(WRITTEN)
+    written.repartition(1).write.parquet(str(tmp_path / "files"))
+    from_files = ss.build_master(tmp_path / "files", tmp_path / "m", key="k")
+    from_rows = ss.build_master(written, tmp_path / "built", key="k")
+    wish = {"on": "k", "memory": "16MB", "check": False}
+    found, wanted = (
+        ss.enrich(spark.range(3).withColumnRenamed("id", "k"), master, **wish)
+        for master in (from_files, from_rows)
+    )
+    assert found.schema.simpleString() == wanted.schema.simpleString()
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, wanted.collect()))
+
+
 # -- the least memory ------------------------------------------------------------------------
 
 

@@ -47,7 +47,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def _arrow_field(field: StructField) -> pa.Field:
     try:
         kind = to_arrow_type(field.dataType, error_on_duplicated_field_names_in_struct=True)
-    except (PySparkException, pa.ArrowException) as error:
+    except (PySparkException, pa.ArrowException, ValueError) as error:
         msg = (
             f"column {field.name!r} of type {field.dataType.simpleString()} has no counterpart in "
             "Arrow; cast it, for example to string, or drop it"

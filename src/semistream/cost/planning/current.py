@@ -29,7 +29,8 @@ class Current(NamedTuple):
 
 def given(profile: Profile | str | os.PathLike[str]) -> Current:
     """Take a profile as it is given, of whatever machine, and say if it is not this one."""
-    if not isinstance(profile, Profile | str | os.PathLike):
+    kind: object = profile
+    if not isinstance(kind, Profile | str | os.PathLike):
         msg = f"profile={profile!r} is no profile; give the file that `semistream calibrate` made"
         raise OptionError(msg)
     loaded = profile if isinstance(profile, Profile) else _loaded(Path(profile))
