@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("spark")
 
 ROWS = 50
-NAMES = ["__partition", "__answer", "__Place", "__row", "__found", "__semistream", "__born"]
+NAMES = ["__partition", "__answer", "__Place", "__row", "__found", "__born", "__semistream"]
+NAMES += ["__semistream_place", "__semistream_row"]
 WAYS = [
     {"transfer": "none"},
     {"transfer": "none", "partition": "key"},
