@@ -104,7 +104,9 @@ def decode(array: pa.Array) -> pa.Array:
     if t.is_run_end_encoded(kind):
         return _decode_runs(array)
     if t.is_dictionary(kind):
-        return decode(array.dictionary).take(array.indices)
+        values = decode(array.dictionary)
+        # Below a null, Arrow itself leaves indices into an empty dictionary.
+        return values.take(array.indices) if len(values) else pa.nulls(len(array), target)
     if _is_dense(kind):
         return _sparse(array, target)
     if not t.is_nested(kind):
@@ -202,19 +204,13 @@ def _encode_runs(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(runs.run_ends, values, type=kind)
 
 
-def _field(array: pa.StructArray, number: int) -> pa.Array:
-    field = array.field(number)
-    # Below a null struct Arrow itself leaves indices into an empty dictionary: they become null.
-    return pc.struct_field(array, [number]) if pa.types.is_dictionary(field.type) else field
-
-
 def _rebuilt(
     array: pa.Array, kind: pa.DataType, convert: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
     """Make a nested array of type ``kind``, its children converted from those of ``array``."""
     t, mask = pa.types, array.is_null() if array.null_count else None
     if t.is_struct(kind):
-        children = [convert(_field(array, i), kind[i].type) for i in range(kind.num_fields)]
+        children = [convert(array.field(i), kind[i].type) for i in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if t.is_union(kind):
         children = [convert(array.field(i), kind[i].type) for i in range(kind.num_fields)]

@@ -38,7 +38,9 @@ log = logging.getLogger(__name__)
 INFERRED, INFERRED_AT = "inferred", "inferred_at"
 """The dimension's columns that tell inferred members, and since when they are."""
 
-_GIVEN, _THERE, _VIEW = (f"{RESERVED}_{name}" for name in ("surrogate", "there", "rows"))
+_GIVEN, _THERE, _TOP, _VIEW = (
+    f"{RESERVED}_{name}" for name in ("surrogate", "there", "top", "rows")
+)
 _OWN = {INFERRED: "boolean", INFERRED_AT: "timestamp"}
 _ISOLATION = "delta.isolationLevel"
 _ATTEMPTS = 10
@@ -213,7 +215,8 @@ def _infer(keys: DataFrame, dimension: Dimension, now: int) -> None:
     listed, new = _listed(dimension.key), [dimension.surrogate, INFERRED, INFERRED_AT]
     statement = f"""
         MERGE INTO {dimension.name} AS t USING (
-            SELECT k.*, top.top + row_number() OVER (ORDER BY {listed}) AS {_GIVEN}
+            SELECT k.*, top.{_TOP} + row_number() OVER (
+                ORDER BY {_listed(dimension.key, "k")}) AS {_GIVEN}
             FROM (SELECT * FROM {_VIEW} AS k WHERE NOT EXISTS
                 (SELECT 1 FROM {dimension.name} AS d WHERE {_equal("d", "k", dimension.key)})) AS k
             CROSS JOIN ({_top(dimension)}) AS top
@@ -260,7 +263,7 @@ def complete_members(
     updates = [f"t.{quoted(name)} = s.{quoted(name)}" for name in columns]
     statement = f"""
         MERGE INTO {table.name} AS t USING (
-            SELECT r.*, top.top + row_number() OVER (
+            SELECT r.*, top.{_TOP} + row_number() OVER (
                 PARTITION BY known.{_THERE} ORDER BY {_listed(table.key, "r")}) AS {_GIVEN}
             FROM {_VIEW} AS r
             LEFT JOIN (SELECT DISTINCT {_listed(table.key)}, true AS {_THERE}
@@ -303,7 +306,7 @@ def _check(rows: DataFrame, table: Dimension) -> None:
 
 def _top(dimension: Dimension) -> str:
     surrogate = quoted(dimension.surrogate)
-    return f"SELECT greatest(coalesce(max({surrogate}), 0), 0) AS top FROM {dimension.name}"
+    return f"SELECT greatest(coalesce(max({surrogate}), 0), 0) AS {_TOP} FROM {dimension.name}"
 
 
 def _listed(names: Iterable[str], table: str = "") -> str:
