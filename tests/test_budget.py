@@ -6,12 +6,14 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import semistream as ss
 from semistream import columns, testing
+from semistream.algorithms import choices
 from semistream.allocation import concat
 from semistream.errors import BudgetError, OptionError
 from semistream.workloads import Stream, Zipf, master_table
@@ -197,3 +199,55 @@ def test_memory_that_no_machine_has_is_refused(read, tmp_path):
         ss.Join(master, pa.schema([("id", pa.int64())]), on="id", memory="99999TB")
     with pytest.raises(OptionError, match=r"memory='9+…' is not a size"):
         ss.Join(master, pa.schema([("id", pa.int64())]), on="id", memory="9" * 400)
+
+
+# -- the least ------------------------------------------------------------------------------------
+
+SHAPES = {
+    "numbers": {"k": np.arange(900) * 2, "v": np.arange(900)},
+    "texts": {"k": [f"key {i}" for i in range(900)], "v": ["x" * (i % 60) for i in range(900)]},
+    "nested": {"k": np.arange(900) // 3, "v": [{"a": i, "b": [i]} for i in range(900)]},
+}
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shapes")
+    for name, table in SHAPES.items():
+        ss.build_master(pa.table(table), folder / name, key="k", page_bytes="4KB")
+    return folder
+
+
+@pytest.mark.parametrize("read", ["mapped", "direct"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("algorithm", choices())
+def test_the_least_that_is_named_works_and_a_byte_less_does_not(shapes, algorithm, shape, read):
+    master = ss.open_master(shapes / shape, read)
+    batch = pa.record_batch({"k": pa.array(SHAPES[shape]["k"][:50]), "n": range(50)})
+    wish = {"on": "k", "how": "inner", "algorithm": algorithm}
+    least = {_least(master, batch, memory=memory, **wish) for memory in (1, 7, 1000)}
+    assert len(least) == 1
+    [memory] = least
+    assert _least(master, batch, memory=memory - 1, **wish) == memory
+    for more in range(1, 200, 3):
+        ss.Join(master, batch.schema, memory=memory + more, **wish).close()
+    with ss.Join(master, batch.schema, memory=memory, **wish) as join:
+        found = [*join.offer(batch), *join.drain()]
+    assert sum(out.num_rows for out in found) == (150 if shape == "nested" else 50)
+
+
+def _least(master, batch, **wish) -> int:
+    with pytest.raises(BudgetError) as raised:
+        ss.Join(master, batch.schema, **wish)
+    assert f"memory={wish['memory']:,} bytes" in str(raised.value)
+    assert f"the least that works is {raised.value.least:,} bytes" in str(raised.value)
+    return raised.value.least
+
+
+def test_a_number_that_is_likely_to_be_gigabytes_is_told(shapes):
+    schema = pa.schema([("k", pa.int64())])
+    with pytest.raises(BudgetError, match=r"without a unit is bytes: was memory='4GB' meant\?"):
+        ss.Join(shapes / "numbers", schema, on="k", memory=4)
+    with pytest.raises(BudgetError) as raised:
+        ss.Join(shapes / "numbers", schema, on="k", memory="2KB")
+    assert "GB" not in str(raised.value)

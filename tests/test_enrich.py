@@ -128,6 +128,17 @@ def test_several_rows_a_key(spark, several, files, how, way):
     assert rows_of(out) == reference(sales(), products(duplicates=3), how)
 
 
+@pytest.mark.parametrize("way", [{}, *WAYS], ids=lambda way: "-".join(way.values()) or "auto")
+def test_a_master_without_rows_matches_nothing(spark, folder, files, way):
+    """As on the first day of a warehouse; executors are looked at, as by default."""
+    empty = products().slice(0, 0)
+    master = ss.build_master(empty, folder / "empty", key="product_id")
+    out = ss.enrich(
+        spark.read.parquet(files), master.path, on="product_id", how="left", memory="4MB", **way
+    )
+    assert rows_of(out) == reference(sales(), empty, "left")
+
+
 def test_a_stream_has_the_rows_of_the_reference(spark, master, files, tmp_path):
     out, progress = streamed(
         spark, files, lambda df: ss.enrich(df, master, on="product_id", how="left"), tmp_path

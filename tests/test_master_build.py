@@ -339,7 +339,11 @@ def test_progress_tells_rows_read_and_rows_written(tmp_path) -> None:
         ({"source": 7}, OptionError, "source is a int; give a pyarrow Table"),
         ({"source": "/no/such"}, OptionError, "'/no/such' does not exist"),
         ({"source": __file__}, OptionError, "is not readable as Parquet"),
-        ({"source": pa.table({"id": [1], "__code": [1]})}, SchemaError, "none of them '__code'"),
+        (
+            {"source": pa.table({"id": [1], "__code": [1]})},
+            SchemaError,
+            "'__code' of its own; rename",
+        ),
         (
             {"source": pa.table([pa.array([1])] * 2, names=["id", "id"])},
             SchemaError,

@@ -94,6 +94,11 @@ def test_the_page_of_a_code_and_the_parts_of_a_page(built) -> None:
     assert [len(page) > 1 for page in parts] == [page == pages[3] for page in range(master.pages)]
 
 
+def test_of_a_master_without_rows_all_is_held(tmp_path) -> None:
+    master = ss.build_master(pa.table({"id": pa.array([], pa.int64())}), tmp_path, key="id")
+    assert master.reader().held() == 1.0
+
+
 def test_opening_says_what_is_there(built) -> None:
     master = ss.open_master(built, read="direct")
     assert (master.key, master.rows, master.schema.names) == (("id",), 2_300, ["id", "name"])

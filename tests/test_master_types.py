@@ -115,6 +115,15 @@ def _check_plain(array: pa.Array) -> None:
         assert back.to_pylist() == expected
 
 
+def test_a_null_above_a_dictionary_without_values_is_decoded() -> None:
+    kind = pa.dictionary(pa.int16(), pa.string())
+    inner = pa.struct([("n", pa.int32()), ("word", kind)])
+    for outer in (inner, pa.list_(kind, 2), pa.list_(inner)):
+        for values in ([None], [{"x": None}]):
+            array = pa.array(values, pa.struct([("x", outer)]))
+            assert decode(array).to_pylist() == values
+
+
 @pytest.mark.parametrize("name", _leaves())
 def test_decoding_and_encoding_keep_values_of_any_nesting_and_any_slice(name: str) -> None:
     leaf = _leaves()[name]

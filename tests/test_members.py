@@ -10,6 +10,7 @@ import pytest
 from parts.connectors import require
 from semistream.errors import OptionError, SchemaError
 from semistream.spark.members import Dimension, Members, MembersError, _unhindered, complete_members
+from semistream.spark.split import timed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,6 +113,38 @@ def test_what_is_wrong_is_said(spark: SparkSession, dimension: Dimension, tmp_pa
     spark.sql(f"UPDATE {dimension.name} SET sk = NULL WHERE id = 2")  # noqa: S608
     with pytest.raises(MembersError, match=r"{'id': 2} without a surrogate: sk is null"):
         members(dimension).filled(marked(spark, 2, 7), NOW)
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("id long, sk int, inferred string", r"'inferred' of type string; .* boolean .* rename"),
+        ("id long, sk int, __semistream_x int", r"'__semistream_x': names that begin .* rename it"),
+    ],
+)
+def test_columns_of_a_dimension_that_would_be_overwritten_are_refused(
+    spark: SparkSession, tmp_path: Path, columns: str, told: str
+) -> None:
+    require("delta")
+    spark.createDataFrame([], columns).write.format("delta").save(str(tmp_path / "d"))
+    with pytest.raises(SchemaError, match=told):
+        Dimension(str(tmp_path / "d"), ("id",), "sk").open(spark)
+
+
+@pytest.mark.parametrize("key", ["time", "count", "known", "top"])
+def test_a_key_may_have_any_name(spark: SparkSession, tmp_path: Path, key: str) -> None:
+    require("delta")
+    frame = spark.createDataFrame([(1, 10)], f"`{key}` long, sk int")
+    frame.write.format("delta").save(str(tmp_path / "d"))
+    dimension = Dimension(str(tmp_path / "d"), (key,), "sk")
+    dimension.open(spark)
+    batch = timed(marked(spark, 5), NOW)
+    filled = Members(dimension, {"product": key}, "p_sk", "_status").filled(batch, NOW)
+    assert surrogates(filled) == [(5, 11)]
+    complete_members(
+        spark.createDataFrame([(6,)], f"`{key}` long"), dimension.path, key=key, surrogate="sk"
+    )
+    assert {row["sk"] for row in dimension.read(spark).collect()} == {10, 11, 12}
 
 
 def test_a_key_that_the_dimension_cannot_hold_has_no_member(

@@ -131,7 +131,7 @@ def test_a_row_is_found_or_missing_though_a_join_computed_again_says_otherwise(
     """Each look at this join has other answers, as a live master's may be."""
 
     def restless(rows, told):
-        joined, name = enriched(rows, told), "__status_0"
+        joined, name = enriched(rows, told), "__semistream_status_0"
         answer = F.expr("if(uuid() < '8', 'matched', 'absent')")
         return joined.withColumn(name, answer).withMetadata(name, joined.schema[name].metadata)
 

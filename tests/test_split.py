@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 import semistream as ss
 from parts.connectors import require
 from parts.databases import DATABASE, PASSWORD, USER
+from semistream.errors import SchemaError
 from semistream.master import pins
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.spark import batchwise, held, running, storage
@@ -404,6 +405,12 @@ def test_split_takes_a_column_of_any_origin_and_refuses_none(spark):
         pass
     with pytest.raises(ss.SemistreamError, match="Did you mean 'state'"):
         ss.split(rows, status="stat").__enter__()
+
+
+def test_split_does_not_overwrite_a_column_of_the_batch(spark):
+    rows = spark.createDataFrame([(1, "matched", "ours")], "id int, state string, _Reason string")
+    with pytest.raises(SchemaError, match=r"adds a column '_Reason', .*; rename that"):
+        ss.split(rows, status="state").__enter__()
 
 
 MISTAKES = {

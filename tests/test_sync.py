@@ -320,6 +320,16 @@ def test_types_that_pages_hold_otherwise_are_taken(tmp_path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["__weight", "__weight_", "weight"])
+def test_a_column_of_any_name_is_synced(tmp_path, name) -> None:
+    table = pa.table({"id": [1, 2, 3], name: ["a", "b", "c"]})
+    ss.build_master(table, tmp_path / "m", key="id")
+    upserts = pa.table({"id": [2, 4], name: ["x", "y"]})
+    synced = ss.sync_master(tmp_path / "m", upserts=upserts, deletes=[1])
+    wanted = pa.table({"id": [2, 3, 4], name: ["x", "c", "y"]})
+    same_as_built(synced.master, wanted, tmp_path / "built")
+
+
 # Merging
 
 

@@ -48,7 +48,7 @@ pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
 SOAK = "SEMISTREAM_SOAK" in os.environ
 KEYS, ROWS = 1_000, 2_000
-STATUS = "__status_0"
+STATUS = "__semistream_status_0"
 HOUR = 3_600_000
 MARK = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 

@@ -105,7 +105,9 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         enriched.writeStream.option("checkpointLocation", "checkpoint").start("warehouse")
     """
     with _pyspark("enrich"):
+        from semistream.spark.arguments import check_frame  # noqa: PLC0415 - an extra
         from semistream.spark.enrichment import Wish, enriched  # noqa: PLC0415 - an extra
+    check_frame("df", df)
     wish = Wish(
         on=on,
         how=how,
@@ -161,7 +163,9 @@ def watch(
         ss.watch(spark, prometheus=9095)
     """
     with _pyspark("watch"):
+        from semistream.spark.arguments import check_watch  # noqa: PLC0415 - an extra
         from semistream.spark.watch import add_reader  # noqa: PLC0415 - an extra
+    check_watch(spark, each, prometheus, address)
     add_reader(spark, each, prometheus, address)
 
 
@@ -201,7 +205,9 @@ def split(batch: DataFrame, status: str | None = None) -> Iterator[tuple[DataFra
         sales.writeStream.foreachBatch(write).option("checkpointLocation", "checkpoint").start()
     """
     with _pyspark("split"):
+        from semistream.spark.arguments import check_frame  # noqa: PLC0415 - an extra
         from semistream.spark.split import split_once  # noqa: PLC0415 - an extra
+    check_frame("batch", batch)
     with split_once(batch, status) as parts:
         yield parts
 

@@ -81,6 +81,9 @@ class OptionError(SemistreamError, ValueError):
 class BudgetError(OptionError):
     """The memory budget is too small; the message gives the least that works."""
 
+    least: int = 0
+    """The least that works, in bytes; 0 where it is not known."""
+
 
 class SchemaError(SemistreamError, TypeError):
     """Columns or types of the stream and the master do not go together."""

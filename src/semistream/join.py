@@ -19,15 +19,17 @@ from semistream.errors import (
     SchemaError,
     UnreadOutputError,
 )
+from semistream.host import HostShare
+from semistream.master.opening import as_master
 from semistream.metrics import Metrics
 from semistream.plan import MemoryUse
 from semistream.spec import JoinSpec
 from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Sequence
 
-    from semistream.host import HostShare
     from semistream.master import Master
     from semistream.operator import Operator
     from semistream.plan import Plan
@@ -42,7 +44,7 @@ class Join:
     Parameters
     ----------
     master
-        The master table, from `open_master`.
+        The master table, from `open_master`, or its path.
     stream_schema
         The schema of the batches that will be offered.
     on
@@ -97,7 +99,7 @@ class Join:
 
     def __init__(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         self,
-        master: Master,
+        master: Master | str | os.PathLike[str],
         stream_schema: pa.Schema,
         *,
         on: On,
@@ -113,7 +115,8 @@ class Join:
         shared: HostShare | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
-        spec = JoinSpec.resolve(master, stream_schema, on, how, select, prefix, mark)
+        spec = JoinSpec.resolve(as_master(master), stream_schema, on, how, select, prefix, mark)
+        _check_kinds(filter, shared, clock)
         wanted = spec, parse_bytes(memory), filter, options, shared
         self._spec = spec
         self._running: Operator | None
@@ -241,6 +244,21 @@ class Join:
                 "make a new one and offer the stream again from the last point that is safe"
             )
             raise JoinFailedError(msg) from self._failure
+
+
+def _check_kinds(use_filter: object, shared: object, clock: object) -> None:
+    if not (use_filter is None or isinstance(use_filter, bool)):
+        msg = f"filter={use_filter!r} is not possible; give True, False or None"
+        raise OptionError(msg)
+    if not (shared is None or isinstance(shared, HostShare)):
+        msg = (
+            f"shared={shared!r} is no HostShare; give semistream.host.HostShare(folder, tasks), "
+            "with how many joins run at once on this host"
+        )
+        raise OptionError(msg)
+    if not callable(clock):
+        msg = f"clock={clock!r} is no function; give one that returns seconds, as time.monotonic"
+        raise OptionError(msg)
 
 
 def _columns(schema: pa.Schema) -> str:

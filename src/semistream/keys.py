@@ -19,9 +19,12 @@ from semistream.kernels import hash_bytes, hash_words
 from semistream.plain import buffer, decode, plain_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
+
+    TypeName = Callable[[pa.DataType], str]
+    """Gives the name of a type in messages."""
 
 __all__ = ["Codes", "Keys", "is_among", "null_keys"]
 
@@ -54,7 +57,7 @@ def is_among(codes: npt.NDArray[np.int64], some: npt.NDArray[np.int64]) -> npt.N
     return np.asarray(some[place] == codes)
 
 
-def _canonical(name: str, kind: pa.DataType) -> pa.DataType:
+def _canonical(name: str, kind: pa.DataType, type_name: TypeName = str) -> pa.DataType:
     """Give the type in which keys of type ``kind`` are compared, or refuse it."""
     t, plain = pa.types, plain_type(kind)
     if isinstance(kind, pa.BaseExtensionType):
@@ -70,8 +73,9 @@ def _canonical(name: str, kind: pa.DataType) -> pa.DataType:
     if temporal or text or t.is_decimal(plain) or t.is_boolean(plain):
         return plain
     msg = (
-        f"column {name!r} of type {kind} cannot be a join key; a key is an integer, string, "
-        "binary, date, timestamp, decimal or boolean, or several columns of these. Cast it first."
+        f"column {name!r} of type {type_name(kind)} cannot be a join key; a key is an integer, "
+        "string, binary, date, timestamp, decimal or boolean, or several columns of these. Cast it "
+        "first."
     )
     raise SchemaError(msg)
 
@@ -103,16 +107,22 @@ class Keys:
         """Whether equal codes mean equal keys: so for a single integer key."""
         return len(self.types) == 1 and pa.types.is_integer(self.types[0])
 
-    def check(self, stream: pa.Schema, names: Sequence[str], whose: str = "stream's") -> None:
+    def check(
+        self,
+        stream: pa.Schema,
+        names: Sequence[str],
+        whose: str = "stream's",
+        type_name: TypeName = str,
+    ) -> None:
         """Refuse columns, by default the stream's, whose types do not compare with the key's."""
         for name, wanted, master in zip(names, self.types, self.names, strict=True):
-            given = stream.field(name).type
-            found = _canonical(name, given)
+            found = _canonical(name, stream.field(name).type, type_name)
             if found != wanted and not (pa.types.is_integer(found) and pa.types.is_integer(wanted)):
+                given, compared = type_name(stream.field(name).type), type_name(wanted)
                 msg = (
                     f"the {whose} key {name!r} is {given}, the master's {master!r} is compared as "
-                    f"{wanted}. Integers of any width go together, other types must be equal: cast "
-                    f"the {whose} column to {wanted}, or build the master with {given}."
+                    f"{compared}. Integers of any width go together, other types must be equal: "
+                    f"cast the {whose} column to {compared}, or build the master with {given}."
                 )
                 raise SchemaError(msg)
 

@@ -17,6 +17,8 @@ from semistream.errors import OptionError, SchemaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from semistream.keys import TypeName
+
 __all__ = [
     "ABSENT",
     "MATCHED",
@@ -24,6 +26,7 @@ __all__ = [
     "QUARANTINED",
     "SINCE",
     "SPLITTING",
+    "STAGED",
     "STATUS",
     "WORDS",
     "Missing",
@@ -43,6 +46,8 @@ QUARANTINED = ("_reason", "_enrichment", "_time", "_query", "_batch", "_attempts
 """What a quarantine has beside the stream's columns."""
 SINCE = "waiting_since"
 """What a table of waiting rows has beside them: when a row came."""
+STAGED = "semistream_row"
+"""What a batch has beside its columns on its way into a database: the number of a row."""
 Missing = str | Mapping[str, Any]
 
 
@@ -83,7 +88,9 @@ class OnMissing:
             raise OptionError(msg)
         return cls(given)
 
-    def checked(self, schema: pa.Schema, payload: Sequence[str]) -> OnMissing:
+    def checked(
+        self, schema: pa.Schema, payload: Sequence[str], type_name: TypeName = str
+    ) -> OnMissing:
         """Give default values in the types of the master's columns; refuse what does not fit."""
         if self.kind == DEFAULTS and not self.defaults:
             msg = "on_missing={} gives no default value; name a column, or take on_missing='null'"
@@ -92,11 +99,11 @@ class OnMissing:
         for name, value in self.defaults.items():
             if name not in payload:
                 raise SchemaError.missing("enrichment", name, payload)
-            typed[name] = default_value(value, schema.field(name))
+            typed[name] = default_value(value, schema.field(name), type_name)
         return OnMissing(self.kind, typed)
 
 
-def default_value(value: object, column: pa.Field) -> Any:  # noqa: ANN401 - any type of Arrow's
+def default_value(value: object, column: pa.Field, type_name: TypeName = str) -> Any:  # noqa: ANN401 - any type of Arrow's
     """Give a default value in the type of its column.
 
     Text is read where the column is a date, a time or a decimal, so that a file can give it.
@@ -113,7 +120,8 @@ def default_value(value: object, column: pa.Field) -> Any:  # noqa: ANN401 - any
     if t.is_dictionary(kind):
         kind = kind.value_type
     if t.is_nested(kind):
-        msg = f"column {column.name!r} is {kind}: such columns can have no default value but null"
+        shown = type_name(kind)
+        msg = f"column {column.name!r} is {shown}: such columns can have no default value but null"
         raise SchemaError(msg)
     if t.is_decimal(kind) and isinstance(value, float):
         value = str(value)
@@ -125,8 +133,9 @@ def default_value(value: object, column: pa.Field) -> Any:  # noqa: ANN401 - any
         if t.is_integer(kind) and made.as_py() != value:
             raise pa.ArrowInvalid  # Arrow cuts the rest off
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        shown = type_name(column.type)
         msg = (
-            f"{value!r} is no default value of column {column.name!r}, which is {column.type}; "
+            f"{value!r} is no default value of column {column.name!r}, which is {shown}; "
             "give one of this type, or leave the column out to have nulls"
         )
         raise SchemaError(msg) from None

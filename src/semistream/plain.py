@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "buffer",
+    "cast",
     "decode",
     "encode",
     "items_of",
@@ -103,7 +104,9 @@ def decode(array: pa.Array) -> pa.Array:
     if t.is_run_end_encoded(kind):
         return _decode_runs(array)
     if t.is_dictionary(kind):
-        return decode(array.dictionary).take(array.indices)
+        values = decode(array.dictionary)
+        # Below a null, Arrow itself leaves indices into an empty dictionary.
+        return values.take(array.indices) if len(values) else pa.nulls(len(array), target)
     if _is_dense(kind):
         return _sparse(array, target)
     if not t.is_nested(kind):
@@ -149,6 +152,35 @@ def encode(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return _rebuilt(array, kind, encode)
 
 
+def cast(array: pa.Array, kind: pa.DataType, safe: bool = True) -> pa.Array:
+    """Return an array in type ``kind``; one that has it comes back as it is.
+
+    Nested types are cast child by child: Arrow 26 refuses a null struct whose fields are required,
+    even where it is cast to its own type.
+
+    Examples
+    --------
+    >>> point = pa.struct([pa.field("x", pa.int32(), nullable=False)])
+    >>> cast(pa.array([{"x": 1}], point).take(pa.array([0, None])), point).to_pylist()
+    [{'x': 1}, None]
+    """
+    if array.type == kind:
+        return array
+    plain = decode(array)  # Arrow casts few of the types that it reads
+    if plain.type == kind:
+        return plain
+    if _is_alike(plain.type, kind):
+        return _rebuilt(plain, kind, lambda child, inner: cast(child, inner, safe))
+    return plain.cast(kind, safe=safe)
+
+
+def _is_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether children correspond by position."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return [field.name for field in one] == [field.name for field in other]
+    return bool(one.id == other.id and pa.types.is_nested(one) and not pa.types.is_union(one))
+
+
 def _encode_dictionary(array: pa.Array, kind: pa.DictionaryType) -> pa.DictionaryArray:
     try:
         values = array.dictionary_encode()
@@ -172,19 +204,13 @@ def _encode_runs(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(runs.run_ends, values, type=kind)
 
 
-def _field(array: pa.StructArray, number: int) -> pa.Array:
-    field = array.field(number)
-    # Below a null struct Arrow itself leaves indices into an empty dictionary: they become null.
-    return pc.struct_field(array, [number]) if pa.types.is_dictionary(field.type) else field
-
-
 def _rebuilt(
     array: pa.Array, kind: pa.DataType, convert: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
     """Make a nested array of type ``kind``, its children converted from those of ``array``."""
     t, mask = pa.types, array.is_null() if array.null_count else None
     if t.is_struct(kind):
-        children = [convert(_field(array, i), kind[i].type) for i in range(kind.num_fields)]
+        children = [convert(array.field(i), kind[i].type) for i in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if t.is_union(kind):
         children = [convert(array.field(i), kind[i].type) for i in range(kind.num_fields)]

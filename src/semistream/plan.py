@@ -20,11 +20,26 @@ if TYPE_CHECKING:
     from semistream.host.plan import Host
     from semistream.spec import JoinSpec
 
-__all__ = ["MemoryUse", "Plan", "Task", "TooSmall"]
+__all__ = ["MemoryUse", "Plan", "Task", "TooSmall", "in_steps"]
 
 _LEAST_WINDOW_ROWS = 64
 _LARGEST_OUTPUT = 16 << 20
 _MOST_OUTPUT_ROWS = 1 << 16
+_STEP = 64  # bytes
+
+
+def in_steps(memory: int) -> int:
+    """Round a budget down to whole steps, the unit of planning.
+
+    Components are rounded to bytes, each by itself: a single byte more could leave less for the
+    window, and be too small where a byte less is not. A step more is always more.
+
+    Examples
+    --------
+    >>> in_steps(10_080), in_steps(10_100)
+    (10048, 10048)
+    """
+    return memory // _STEP * _STEP
 
 
 class TooSmall(Exception):  # noqa: N818 - an answer to whoever plans, not an error of a user
@@ -113,6 +128,7 @@ class Task:
     @classmethod
     def of(cls, spec: JoinSpec, memory: int, use_filter: bool | None) -> Task:
         """Describe a join; ``use_filter`` None lets the budget decide: at most 1/16 of it."""
+        memory = in_steps(memory)
         stored, values = spec.master.manifest.filter_words, spec.master.statistics.values
         if use_filter and not stored:
             msg = (

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from semistream.errors import OptionError, SchemaError
+from semistream.names import check_text, listed
 from semistream.plain import plain_schema
 
 if TYPE_CHECKING:
+    from semistream.keys import TypeName
     from semistream.master import Master
 
 __all__ = ["HOW", "PARTITION", "TRANSFER", "JoinSpec", "On", "resolve_how"]
@@ -75,7 +77,7 @@ class JoinSpec:
     """The column that tells rows with a match, after all others; none if empty."""
 
     @classmethod
-    def resolve(
+    def resolve(  # noqa: PLR0913 - a join has these parts
         cls,
         master: Master,
         stream: pa.Schema,
@@ -84,13 +86,26 @@ class JoinSpec:
         select: Sequence[str] | None,
         prefix: str,
         mark: str | None = None,
+        *,
+        type_name: TypeName = str,
     ) -> JoinSpec:
-        """Check the arguments of a join against both schemas."""
+        """Check the arguments of a join against both schemas.
+
+        ``type_name`` gives a type's name in messages: that of the system whose rows are joined.
+        """
+        if not isinstance(stream, pa.Schema):
+            msg = (
+                f"the stream's schema is {stream!r}; give a pyarrow.Schema, such as that of a "
+                "batch: batch.schema"
+            )
+            raise OptionError(msg)
+        check_text("prefix", prefix, "what is put before the names of the master's columns")
+        check_text("mark", mark or "", "the name of a column")
         if len(set(stream.names)) < len(stream.names):
             msg = f"the stream's columns must have different names: {stream.names}"
             raise SchemaError(msg)
         names = _stream_keys(master, stream, on)
-        master.keys.check(stream, names)
+        master.keys.check(stream, names, type_name=type_name)
         kind = resolve_how(how)
         payload = _payload(master, select) if kind in {"inner", "left"} else ()
         if mark and kind != "left":
@@ -134,12 +149,7 @@ class JoinSpec:
 
 def _stream_keys(master: Master, stream: pa.Schema, on: On) -> tuple[str, ...]:
     """Give the stream's key columns in the order of the master's key."""
-    given: object = on
-    if not isinstance(given, (str, Sequence, Mapping)):
-        msg = f"on={on!r} is not possible; give a column's name, a list of them, or a mapping"
-        raise OptionError(msg)
-    names = [on] if isinstance(on, str) else on
-    pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
+    pairs = _pairs(on)
     for name in pairs:
         if name not in stream.names:
             raise SchemaError.missing("stream", name, stream.names)
@@ -155,21 +165,32 @@ def _stream_keys(master: Master, stream: pa.Schema, on: On) -> tuple[str, ...]:
     return tuple(by_master[name] for name in master.key)
 
 
+def _pairs(on: object) -> dict[str, str]:
+    """Return what ``on`` pairs: a column of the stream, and one of the master."""
+    names: object = [on] if isinstance(on, str) else on
+    pairs = [*names.items()] if isinstance(names, Mapping) else None
+    if pairs is None and isinstance(names, Sequence):
+        pairs = [(name, name) for name in names]
+    if pairs is None or not all(isinstance(name, str) for pair in pairs for name in pair):
+        msg = (
+            f"on={on!r} names no columns; give a column's name, a list of them, or a mapping from "
+            "the stream's names to the master's"
+        )
+        raise OptionError(msg)
+    return dict(pairs)
+
+
 def _payload(master: Master, select: Sequence[str] | None) -> tuple[str, ...]:
     if select is None:
         return tuple(name for name in master.schema.names if name not in master.key)
-    if isinstance(select, str):
-        msg = (
-            f"select={select!r} is one string; give a list of column names, as select=[{select!r}]"
-        )
+    names = listed("select", select)
+    if len(set(names)) < len(names):
+        msg = f"select={list(names)} names a column twice; name each once"
         raise OptionError(msg)
-    if len(set(select)) < len(select):
-        msg = f"select={list(select)} names a column twice"
-        raise OptionError(msg)
-    for name in select:
+    for name in names:
         if name not in master.schema.names:
             raise SchemaError.missing("master", name, master.schema.names)
         if name in master.key:
             msg = f"select names {name!r}, the master's key: its value is in the stream's column"
             raise SchemaError(msg)
-    return tuple(select)
+    return names

@@ -35,7 +35,7 @@ from semistream.plan import Plan, Task, TooSmall
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from semistream.host import HostShare
     from semistream.spec import JoinSpec
@@ -48,6 +48,7 @@ AUTO = "auto"
 _HOST_PARTS = (1 / 4, 1 / 8, 1 / 16)  # of the memory; the first that leaves enough for a task
 _LIVE_PARTS = (3 / 5, 1 / 2, 1 / 4, 1 / 8)  # the same for a database: tasks need little
 _AUTO_OPTIONS = frozenset({"profile"})
+_SURELY_BYTES = 1024  # who gives less is likely to mean another unit
 _FEW_PAGES = 4  # are held by each task: to load them costs less than to find them
 
 _REGISTRY: dict[str, type[Algorithm]] = {
@@ -111,30 +112,31 @@ def choose(
     use_filter: bool | None,
     options: Mapping[str, Any],
     shared: HostShare | None = None,
+    usable: Callable[[int], int] = int,
 ) -> tuple[type[Algorithm], Task, Plan]:
     """Find an algorithm and make its plan; refuse a budget that is too small with the least.
 
-    ``"auto"`` is planned as `adaptive`, with which it begins.
+    ``"auto"`` is planned as `adaptive`, with which it begins. ``usable`` gives the part of a budget
+    that the join may use.
     """
     spec, algorithm = _on_database(spec, name, options) or (spec, _find(name, options))
     live = isinstance(spec.master, DatabaseMaster)
     if shared is not None:
-        found = _with_host(algorithm, spec, memory, use_filter, options, shared)
+        found = _with_host(algorithm, spec, usable(memory), use_filter, options, shared)
         if found is not None:
             return found
     tasks = shared.tasks if shared else 1
-    task = Task.of(spec, memory // tasks, use_filter)
+
+    def planned(size: int) -> tuple[Task, Plan]:
+        task = Task.of(spec, usable(size) // tasks, use_filter)
+        return task, algorithm.plan(task, **options)
+
     try:
-        plan = algorithm.plan(task, **options)
+        task, plan = planned(memory)
     except TooSmall as parts:
-        least = tasks * _least(algorithm, spec, memory // tasks, use_filter, options)
-        msg = (
-            f"memory={memory:,} bytes ({format_bytes(memory)}) is too small for {name!r}; the "
-            f"least that works is {least:,} bytes ({format_bytes(least)}), for a window beside "
-            f"{parts}. Smaller pages (page_bytes= of "
-            f"{'open' if live else 'build'}_master) need less."
-        )
-        raise BudgetError(msg) from None
+        opener = "open" if live else "build"
+        raise _too_small(name, memory, _least(planned, memory), parts, opener) from None
+    memory = usable(memory)
     if not live and _fits_whole(task) and (shared is None or spec.master.pages <= _FEW_PAGES):
         whole = Resident.plan(task)
         return Resident, task, Plan(name, memory, whole.components, whole.settings, tasks)
@@ -222,18 +224,25 @@ def _fits_whole(task: Task) -> bool:
     return True
 
 
-def _least(
-    algorithm: type[Algorithm],
-    spec: JoinSpec,
-    memory: int,
-    use_filter: bool | None,
-    options: Mapping[str, Any],
-) -> int:
-    """Find the least budget for which there is a plan, by bisection."""
+def _too_small(name: str, memory: int, least: int, parts: TooSmall, opener: str) -> BudgetError:
+    msg = (
+        f"memory={memory:,} bytes ({format_bytes(memory)}) is too small for {name!r}; the least "
+        f"that works is {least:,} bytes ({format_bytes(least)}), for a window beside {parts}. "
+        f"Smaller pages (page_bytes= of {opener}_master) need less."
+    )
+    if memory < _SURELY_BYTES:
+        msg += f" A number without a unit is bytes: was memory='{memory}GB' meant?"
+    error = BudgetError(msg)
+    error.least = least
+    return error
+
+
+def _least(planned: Callable[[int], object], memory: int) -> int:
+    """Find the least budget for which there is a plan, by bisection above one that has none."""
 
     def possible(size: int) -> bool:
         try:
-            algorithm.plan(Task.of(spec, size, use_filter), **options)
+            planned(size)
         except TooSmall:
             return False
         return True

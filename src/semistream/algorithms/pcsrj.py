@@ -9,7 +9,7 @@ from semistream.algorithms.base import positive
 from semistream.algorithms.cachejoin import Cachejoin
 from semistream.engine import Engine
 from semistream.master.filter import KeyFilter
-from semistream.plan import TooSmall
+from semistream.plan import TooSmall, in_steps
 from semistream.router import Router
 
 if TYPE_CHECKING:
@@ -89,4 +89,5 @@ def _share(task: Task, nodes: int) -> Task:
     master = task.spec.master
     room = 8 * task.filter_words // nodes
     words = KeyFilter.affordable(task.filter_words, master.statistics.values, room)
-    return replace(task, memory=(task.memory - task.memory // _ROUTER) // nodes, filter_words=words)
+    memory = in_steps((task.memory - task.memory // _ROUTER) // nodes)
+    return replace(task, memory=memory, filter_words=words)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from semistream.host.sizes import BESIDE, BORN, HostSizes, least_row
 from semistream.host.state import HostState
 from semistream.host.warm import Warm
+from semistream.names import unused
 from semistream.output import gathered_schema
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Host:
         master = spec.master
         schema = pa.schema([master.page_schema.field(0), *gathered_schema(spec)])
         if master.read == "database":
-            schema = schema.append(pa.field(BORN, pa.int64()))
+            schema = schema.append(pa.field(unused(BORN, schema.names), pa.int64()))
         sizes = HostSizes.of(size, schema, master.most_rows, master.row_bytes)
         once = master.keys.exact and spec.how in {"semi", "anti"}
         return None if sizes is None else cls(Path(shared.root), Warm(master, schema, once), sizes)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from semistream.allocation import take_rows
 from semistream.fresh import MICROSECONDS, Absent
-from semistream.host.sizes import BESIDE, BORN
+from semistream.host.sizes import BESIDE
 from semistream.kernels import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
 from semistream.plain import row_bytes
 
@@ -171,7 +171,7 @@ class HostRows:
 
     def _marked(self, batch: pa.RecordBatch) -> tuple[Marks, tuple[int, int, int]]:
         """Tell what of a hot set counts, until when, and how many rows and absent keys do."""
-        codes, born = (batch.column(name).to_numpy() for name in (0, BORN))
+        codes, born = (batch.column(i).to_numpy() for i in (0, batch.num_columns - 1))
         marks, stamps = np.empty(len(codes), dtype=np.uint8), self._changes.stamps
         changed = stamps.when, stamps.last
         return marks, mark_fresh(born, codes, *changed, self.now(), self._lives, marks)

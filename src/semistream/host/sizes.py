@@ -20,7 +20,7 @@ __all__ = ["BESIDE", "BORN", "HEADER", "HostShare", "HostSizes", "least_row", "o
 
 HEADER = mmap.PAGESIZE
 BORN = "__born"
-"""The column that says when a row was asked for, in microseconds; negative: there is none."""
+"""The last column: when a row was asked for, in microseconds; negative: there is none."""
 BESIDE = 17
 """Bytes beside a row in a slot: hits 4, chain 4, heads at most 8, its share of paddings."""
 _MERGE = 48  # bytes that it takes to choose, for each row that there is to choose from

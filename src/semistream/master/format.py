@@ -89,6 +89,9 @@ def page_schema(schema: pa.Schema, keys: Keys) -> pa.Schema:
 
     An exact key is its code and is not stored twice.
     """
+    if CODE in schema.names:
+        msg = f"a master has a column {CODE!r} of its own; rename the one that is there"
+        raise SchemaError(msg)
     kept = [f for f in schema if not (keys.exact and f.name in keys.names)]
     columns = [f.with_type(plain_type(f.type)) for f in kept]
     return pa.schema([pa.field(CODE, pa.int64(), nullable=False), *columns])

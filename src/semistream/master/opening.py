@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +10,13 @@ from semistream.errors import OptionError
 from semistream.master import store
 from semistream.master.arguments import master_folder
 from semistream.master.database import is_url, open_database
+from semistream.master.store import Master
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from semistream.master.store import Master
-
-__all__ = ["open_master"]
+__all__ = ["as_master", "checked_path", "open_master"]
 
 
 def open_master(
@@ -80,3 +79,21 @@ def _check_options(options: Iterable[str], known: Sequence[str], folder: Path | 
             raise OptionError(msg)
         if name not in known:
             raise OptionError.unknown("option", name, known)
+
+
+def as_master(master: object, read: str = "mapped") -> Master:
+    """Return an opened master, or open the one at this path; refuse anything else."""
+    if isinstance(master, Master):
+        return master
+    return open_master(checked_path(master), None if is_url(master) else read)
+
+
+def checked_path(master: object) -> str | os.PathLike[str]:
+    """Return the path that was given for a master; refuse what is none."""
+    if isinstance(master, str | os.PathLike):
+        return master
+    msg = (
+        f"master={master!r} is no master table; give the path of one that build_master wrote, or "
+        "what open_master returns"
+    )
+    raise OptionError(msg)

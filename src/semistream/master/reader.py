@@ -147,13 +147,13 @@ class _MappedReader(PageReader):
         return self._current + self._verified.nbytes
 
     def held(self) -> float:
-        some = np.linspace(0, len(self._index.code) - 1, _SAMPLE).astype(np.int64)
+        parts = len(self._index.code)
         held = size = 0
-        for part in np.unique(some[some >= 0]).tolist():
+        for part in np.unique(np.linspace(0, parts - 1, min(parts, _SAMPLE)).astype(int)).tolist():
             start, length = self._place(range(part, part + 1))
             held += max(0, held_pages(self._data.address + start, length)) * mmap.PAGESIZE
             size += length
-        return held / max(1, size)
+        return held / size if size else 1.0
 
     def _fetch(self, start: int, length: int) -> pa.Buffer:
         self._current = length

@@ -23,7 +23,6 @@ from semistream.master.files import DATA, Draft, exclusive, publish, remove_othe
 from semistream.master.filter import filter_words
 from semistream.master.format import (
     ALIGNMENT,
-    CODE,
     MANIFEST,
     Manifest,
     aligned,
@@ -215,10 +214,8 @@ def _keys(schema: pa.Schema, names: list[str]) -> Keys:
     if not names or len(set(names)) < len(names):
         msg = f"key={names} must name the column to join on, or several, each once"
         raise OptionError(msg)
-    if CODE in schema.names or len(set(schema.names)) < len(schema.names):
-        msg = (
-            f"the master's columns must have different names, none of them {CODE!r}: {schema.names}"
-        )
+    if len(set(schema.names)) < len(schema.names):
+        msg = f"the master's columns must have different names: {schema.names}; rename some"
         raise SchemaError(msg)
     for column in schema:
         if not _storable(column):
@@ -228,7 +225,9 @@ def _keys(schema: pa.Schema, names: list[str]) -> Keys:
                 "registered); cast it first"
             )
             raise SchemaError(msg)
-    return Keys.of(schema, names)
+    keys = Keys.of(schema, names)
+    page_schema(schema, keys)
+    return keys
 
 
 def _storable(field: pa.Field) -> bool:

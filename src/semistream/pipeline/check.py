@@ -15,7 +15,8 @@ from semistream.algorithms import choose
 from semistream.errors import BudgetError, OptionError, SchemaError, SemistreamError
 from semistream.host import HostShare, default_root
 from semistream.master import Master, open_master
-from semistream.missing import QUARANTINED, SINCE, OnMissing
+from semistream.missing import QUARANTINED, SINCE, STAGED, OnMissing
+from semistream.names import RESERVED, reserved
 from semistream.pipeline.columns import arrange, wrong_columns
 from semistream.pipeline.places import taken_places
 from semistream.pipeline.problems import PipelineError, Problem
@@ -24,6 +25,7 @@ from semistream.spec import JoinSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from semistream.keys import TypeName
     from semistream.pipeline.model import Pipeline
     from semistream.pipeline.sections import Enrichment
     from semistream.plan import Plan
@@ -47,6 +49,8 @@ class Surroundings:
     """Opens the master of an enrichment."""
     leaving: Callable[[pa.Field], pa.DataType] = attrgetter("type")
     """Gives the type in which a column of a master leaves the enrichment."""
+    type_name: TypeName = str
+    """Gives the name of a type in messages."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,7 @@ class _Checker:
             return None
         for setting, message in taken_places(self._pipeline):
             self._wrong(setting, message)
+        self._own_names(schema)
         self._quarantine(stream, schema)
         self._waiting(schema)
         columns = self._pipeline.columns
@@ -168,16 +173,27 @@ class _Checker:
         values = step.on_missing if isinstance(step.on_missing, Mapping) else {}
         for name, value in values.items():
             try:
-                OnMissing("defaults", {name: value}).checked(spec.master.schema, spec.payload)
+                OnMissing("defaults", {name: value}).checked(
+                    spec.master.schema, spec.payload, self._around.type_name
+                )
             except SchemaError as error:
                 self._wrong(f"{where}.{name}", f": {error}")
+
+    def _own_names(self, enriched: pa.Schema) -> None:
+        """Refuse columns whose names are for those that go with rows from step to step."""
+        for name in reserved(enriched.names) if self._pipeline.by_batch else ():
+            self._wrong(
+                "enrich",
+                f"has a column {name!r}: names that begin with {RESERVED!r} are the pipeline's "
+                "own; rename it at its source, or with prefix: where it is a master's",
+            )
 
     def _quarantine(self, stream: pa.Schema, enriched: pa.Schema) -> None:
         """Check that rows can be taken out of the stream, and brought back later."""
         pipeline = self._pipeline
         if not pipeline.splits:
             return
-        for name in sorted({*enriched.names} & {*QUARANTINED}):
+        for name in (name for name in enriched.names if name.lower() in QUARANTINED):
             self._wrong("quarantine", f"adds a column {name!r}, which there is; rename that")
         for name in stream.names:
             if re.search(r"[ ,;{}()\n\t=]", name):
@@ -214,7 +230,8 @@ class _Checker:
         if step.surrogate not in spec.payload:
             self._wrong(where, f": {SchemaError.missing('master', step.surrogate, spec.payload)}")
         elif not pa.types.is_integer(kind := spec.master.schema.field(step.surrogate).type):
-            self._wrong(where, f"{step.surrogate!r} is {kind}; new ones are whole numbers")
+            shown = self._around.type_name(kind)
+            self._wrong(where, f"{step.surrogate!r} is {shown}; new ones are whole numbers")
         if spec.master.statistics.most_duplicates > 1:
             self._wrong(where, "is of one row a key; this master has several")
 
@@ -223,7 +240,7 @@ class _Checker:
     ) -> JoinSpec | None:
         on = step.on if isinstance(step.on, dict) else list(step.on)
         try:
-            JoinSpec.resolve(master, stream, on, step.how, [], "")
+            JoinSpec.resolve(master, stream, on, step.how, [], "", type_name=self._around.type_name)
         except (OptionError, SchemaError) as error:
             self._wrong(f"{where}.on", f": {error}")
             return None
@@ -251,6 +268,8 @@ class _Checker:
         for setting, name in wanted.items():
             if name not in names:
                 self._wrong(f"sink.{setting}", f": {SchemaError.missing('result', name, names)}")
+        if sink.kind == "postgresql" and STAGED in map(str.lower, names):
+            self._wrong("sink", f"numbers rows in a column {STAGED!r}, which there is; rename that")
         if names and set(names) <= set(getattr(sink, "partition_by", ())):
             self._wrong("sink.partition_by", "names every column; a file needs one of its own")
 

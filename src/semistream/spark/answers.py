@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import MasterError
-from semistream.plain import row_width
+from semistream.plain import cast, row_width
 from semistream.spark.types import transferred
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ class Answers:
     Parameters
     ----------
     join
-        Takes ``ROW`` and the keys; ``inner`` on a master with unique keys, or ``semi``.
+        Takes numbers of rows and their keys; ``inner`` on a master with unique keys, or ``semi``.
     stream
-        The schema of these: ``ROW``, then the keys.
+        The schema of these: the number, then the keys.
     room
         Bytes that answers which are not complete may have.
     master
@@ -53,7 +53,7 @@ class Answers:
         """Take a batch of keys; give the answers that are ready, one array a batch."""
         size = len(keys[0])
         numbers = pa.array(np.arange(self._asked, self._asked + size, dtype=np.int32))
-        typed = [key.cast(f.type) for key, f in zip(keys, list(self._stream)[1:], strict=True)]
+        typed = [cast(key, f.type) for key, f in zip(keys, list(self._stream)[1:], strict=True)]
         batch = pa.RecordBatch.from_arrays([numbers, *typed], schema=self._stream)
         self._parts += self._join.offer(batch)
         self._sizes.append(size)
@@ -108,7 +108,7 @@ class Answers:
         column = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
         if order is not None:
             column = column.take(order)
-        return column.cast(self._targets[number], safe=False)
+        return cast(column, self._targets[number], safe=False)
 
 
 _NONE = np.empty(0, dtype=np.int32)

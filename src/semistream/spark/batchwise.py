@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from semistream.errors import SemistreamError
 from semistream.missing import SPLITTING
+from semistream.names import RESERVED
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark.batches import write_batch, write_delta
 from semistream.spark.clock import Planned, planned_batch
@@ -38,7 +39,7 @@ __all__ = ["Batchwise", "check_dimensions", "status_column"]
 
 def status_column(step: Enrichment, number: int) -> str | None:
     """Name the status column of a pipeline's enrichment; None if it has no need of one."""
-    parts = f"__status_{number}" if step.splits or step.surrogate else None
+    parts = f"{RESERVED}_status_{number}" if step.splits or step.surrogate else None
     return step.status or parts
 
 
@@ -91,7 +92,7 @@ class Batchwise:
         waited = dict(zip(WAITED, (*found.left(OUT, QUARANTINE), waiting), strict=True))
         for i, step in enumerate(self.pipeline.enrich):
             if step.splits:
-                by = f"__status_{i}"
+                by = str(status_column(step, i))
                 told[step.name] = {"quarantined": found.count(QUARANTINE, by=by)}
             if step.on_missing == "wait":
                 told[step.name] |= {"waiting": found.count(WAIT, again=False, by=by), **waited}
@@ -112,9 +113,9 @@ class Batchwise:
         waiting, steps = self.pipeline.waiting, enumerate(self.pipeline.enrich)
         grace = round(1000 * waiting.grace)
         rules = [
-            Rule(f"__status_{i}", waiting.then, grace)
+            Rule(str(status_column(step, i)), waiting.then, grace)
             if step.on_missing == "wait"
-            else Rule(f"__status_{i}")
+            else Rule(str(status_column(step, i)))
             for i, step in steps
             if step.splits
         ]

@@ -25,6 +25,7 @@ from semistream.master.parts import Part, Staging, join_parts, write_part
 from semistream.master.source import Rows
 from semistream.master.store import open_master
 from semistream.master.target import Target, sizes
+from semistream.plain import cast
 from semistream.spark.types import arrow_schema, check_collations
 
 if TYPE_CHECKING:
@@ -125,10 +126,7 @@ def _write(to: Staging, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Bring what Spark sends into the master's types: it sends timestamps in the session's zone."""
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
+    columns = [cast(c, f.type) for c, f in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

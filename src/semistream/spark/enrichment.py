@@ -11,16 +11,24 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from semistream.errors import OptionError, SchemaError
+from semistream.errors import BudgetError, OptionError, SchemaError
 from semistream.master import Master
 from semistream.master.lake.place import without_secrets
+from semistream.master.opening import checked_path
 from semistream.missing import SPLITTING, STATUS, OnMissing
+from semistream.names import check_text
 from semistream.spark import cluster
 from semistream.spark.job import Copies, Job
 from semistream.spark.jvm.lookup import by_jvm, why_not
 from semistream.spark.live import for_workers
 from semistream.spark.pinned import attempt_of_driver, settled
-from semistream.spark.plan import Setting, choose_partition, choose_transfer
+from semistream.spark.plan import (
+    Setting,
+    affordable_ways,
+    afforded,
+    choose_partition,
+    choose_transfer,
+)
 from semistream.spark.probe import probe
 from semistream.spark.route import routed
 from semistream.spark.settle import marks_of
@@ -85,10 +93,11 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     check_collations(df.schema, job.on)
     _check_names(df, job)
     everywhere = job.tasks * cluster.executors(spark)
-    hosts = probe(spark, job) if wish.check else None
-    no_java = partial(why_not, spark, job, table)
-    setting = Setting(table, job.how, job.algorithm, everywhere, hosts, no_java)
-    transfer = choose_transfer(wish.transfer, setting)
+    no_java, shortage = partial(why_not, spark, job, table), partial(_shortage, job, table)
+    setting = Setting(table, job.how, job.algorithm, everywhere, None, no_java, shortage)
+    ways = affordable_ways(wish.transfer, setting)
+    setting = replace(setting, hosts=probe(spark, job) if wish.check else None)
+    transfer = afforded(choose_transfer(wish.transfer, setting), ways)
     partition = choose_partition(wish.partition, setting)
     log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
     if partition.value == "key":
@@ -101,8 +110,16 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
         warnings.warn(warning, stacklevel=3)
     if transfer.value == "rows":
         return by_rows(df, job, channel, table.schema)
-    job.keys_only().check_budget(table)
     return by_keys(df, job, channel, table.schema)
+
+
+def _shortage(job: Job, master: Master, way: str) -> BudgetError | None:
+    """Tell why a job's memory is too small for a way through Python."""
+    try:
+        (job.keys_only() if way == "keys" else job).check_budget(master)
+    except BudgetError as error:
+        return error
+    return None
 
 
 def _check_names(df: DataFrame, job: Job) -> None:
@@ -133,7 +150,9 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
     elif isinstance(master, Master):
         path, read = master.path, master.read
     else:
-        path, read = master, wish.read
+        path, read = checked_path(master), wish.read
+    for what, text in (("name", wish.name), ("status", wish.status)):
+        check_text(what, text or "", "the name of a column" if what == "status" else "one")
     called = wish.name or PurePath(without_secrets(os.fspath(path))).name or "master"
     return Job(
         name=called if wish.alone else _unique(called, df.sparkSession),
@@ -144,7 +163,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         how=wish.how,
         prefix=wish.prefix,
         memory=parse_bytes(wish.memory),
-        tasks=wish.tasks or cluster.tasks_at_once(df.sparkSession),
+        tasks=wish.tasks if wish.tasks is not None else cluster.tasks_at_once(df.sparkSession),
         algorithm=wish.algorithm,
         options=wish.options,
         copies=_copies(wish.localize),

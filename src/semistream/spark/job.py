@@ -13,6 +13,8 @@ from semistream.host import HostShare, default_root
 from semistream.join import Join
 from semistream.master.lake.place import without_secrets
 from semistream.missing import OnMissing
+from semistream.names import unused
+from semistream.spark.types import type_name
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -23,13 +25,9 @@ if TYPE_CHECKING:
     from semistream.metrics import Metrics
     from semistream.spec import On
 
-__all__ = ["MARK", "ROW", "Copies", "Job", "shape_of"]
+__all__ = ["Copies", "Job", "shape_of"]
 
-
-ROW = "__row"
-"""The column that numbers rows where only their keys pass through Python."""
-
-MARK = "__found"
+_ANSWERS = 4  # a part of the memory is for answers that are not in order yet
 
 
 @dataclass(frozen=True)
@@ -88,28 +86,31 @@ class Job:
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
-        """Give the job with what follows from the master, if all goes together and fits."""
-        spec = JoinSpec.resolve(master, self.stream, on, self.how, select, self.prefix, self.mark)
-        job = replace(
+        """Give the job with what follows from the master, if all goes together."""
+        spec = JoinSpec.resolve(
+            master, self.stream, on, self.how, select, self.prefix, type_name=type_name
+        )
+        return replace(
             self,
             how=spec.how,
             on=dict(zip(spec.stream_keys, master.key, strict=True)),
             select=spec.payload,
-            missing=self.missing.checked(master.schema, spec.payload),
+            missing=self.missing.checked(master.schema, spec.payload, type_name),
             shape=shape_of(master, spec.payload),
         )
-        job.check_budget(master)
-        return job
 
     def check_budget(self, master: Master) -> None:
         """Refuse a budget that is too small for a task, before one starts."""
         columns = self.select if self.how in {"inner", "left"} else None
-        spec = JoinSpec.resolve(master, self.stream, self.on, self._join_how, columns, self.prefix)
-        choose(self.algorithm, spec, self._for_joins, None, self.options, self.shared)
+        spec = JoinSpec.resolve(
+            master, self.stream, self.on, self._join_how, columns, self.prefix, self.mark
+        )
+        shared = self.shared
+        choose(self.algorithm, spec, self.memory, None, self.options, shared, self._for_joins)
 
-    @property
-    def _for_joins(self) -> int:
-        return self.memory - self.tasks * self.room_for_answers
+    def _for_joins(self, memory: int) -> int:
+        """Return the part of a budget that is not for answers."""
+        return memory - memory // _ANSWERS if self.scalar else memory
 
     @property
     def is_versioned(self) -> bool:
@@ -123,8 +124,9 @@ class Job:
 
     def keys_only(self) -> Job:
         """Give the job of a scalar function: rows are numbered, absent ones are left out."""
-        row = pa.field(ROW, pa.int32(), nullable=False)
-        stream = pa.schema([row, *(self.stream.field(name) for name in self.on)])
+        keys = [self.stream.field(name) for name in self.on]
+        number = unused("__row", [*self.on, *self._master_columns])
+        stream = pa.schema([pa.field(number, pa.int32(), nullable=False), *keys])
         return replace(self, stream=stream, scalar=True)
 
     @property
@@ -138,7 +140,12 @@ class Job:
     def mark(self) -> str:
         """The column in which a join of whole rows tells those with a match."""
         tells = self.status or self.missing.kind != "null"
-        return MARK if tells and not self.scalar else ""
+        taken = [*self.stream.names, *self._master_columns]
+        return unused("__found", taken) if tells and not self.scalar else ""
+
+    @property
+    def _master_columns(self) -> list[str]:
+        return [self.prefix + name for name in self.select]
 
     @property
     def refuses(self) -> bool:
@@ -148,7 +155,7 @@ class Job:
     @property
     def room_for_answers(self) -> int:
         """Bytes of a task for answers that are not in order yet, and a copy of them."""
-        return self.memory // self.tasks // 4 if self.scalar else 0
+        return self.memory // _ANSWERS // self.tasks if self.scalar else 0
 
     @property
     def shared(self) -> HostShare:
@@ -162,7 +169,7 @@ class Job:
             self.stream,
             on=self.on,
             how=self._join_how,
-            memory=self._for_joins,
+            memory=self._for_joins(self.memory),
             algorithm=self.algorithm,
             select=self.select if self.how in {"inner", "left"} else None,
             prefix=self.prefix,

@@ -21,6 +21,7 @@ from pyspark.sql import functions as sf
 
 from semistream.errors import OptionError, SchemaError, SemistreamError
 from semistream.missing import ABSENT
+from semistream.names import RESERVED, reserved, unused
 from semistream.spark.delta import properties_of, sql_name
 from semistream.spark.types import quoted
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["INFERRED", "INFERRED_AT", "Dimension", "Members", "MembersError", "complete_members"]
 
@@ -36,7 +38,10 @@ log = logging.getLogger(__name__)
 INFERRED, INFERRED_AT = "inferred", "inferred_at"
 """The dimension's columns that tell inferred members, and since when they are."""
 
-_GIVEN, _THERE, _VIEW = "__semistream_surrogate", "__semistream_there", "__semistream_rows"
+_GIVEN, _THERE, _TOP, _VIEW = (
+    f"{RESERVED}_{name}" for name in ("surrogate", "there", "top", "rows")
+)
+_OWN = {INFERRED: "boolean", INFERRED_AT: "timestamp"}
 _ISOLATION = "delta.isolationLevel"
 _ATTEMPTS = 10
 
@@ -71,11 +76,30 @@ class Dimension:
                 "from those in the dimension from which the master is built: write it first"
             )
             raise OptionError(msg)
-        columns = self.read(spark).columns
+        schema = self.read(spark).schema
         for name in (*self.key, self.surrogate):
-            if name not in columns:
-                raise SchemaError.missing(f"dimension {self.path}", name, columns)
+            if name not in schema.names:
+                raise SchemaError.missing(f"dimension {self.path}", name, schema.names)
+        self._check_own(schema)
         return properties
+
+    def _check_own(self, schema: StructType) -> None:
+        """Refuse columns whose names are for what is added here."""
+        for name in reserved(schema.names):
+            msg = (
+                f"the dimension {self.path} has a column {name!r}: names that begin with "
+                f"{RESERVED!r} are for columns that are added; rename it"
+            )
+            raise SchemaError(msg)
+        for field in schema:
+            kind = _OWN.get(field.name.lower(), "")
+            if kind and field.dataType.simpleString() != kind:
+                msg = (
+                    f"the dimension {self.path} has a column {field.name!r} of type "
+                    f"{field.dataType.simpleString()}; a column of this name and of type {kind} "
+                    "tells inferred members: rename the one that is there"
+                )
+                raise SchemaError(msg)
 
     def open(self, spark: SparkSession) -> None:
         """Check that it has what is needed, and add what can be added.
@@ -84,8 +108,7 @@ class Dimension:
         table's isolation level becomes Serializable.
         """
         properties, columns = self.check(spark), self.read(spark).columns
-        kinds = {INFERRED: "BOOLEAN", INFERRED_AT: "TIMESTAMP"}
-        if new := [f"{name} {kind}" for name, kind in kinds.items() if name not in columns]:
+        if new := [f"{name} {kind}" for name, kind in _OWN.items() if name not in columns]:
             spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({', '.join(new)})")
         if properties.get(_ISOLATION) != "Serializable":
             spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{_ISOLATION}'='Serializable')")
@@ -166,7 +189,7 @@ class Members:
         return members.groupBy(*map(quoted, self._dimension.key)).agg(surrogate)
 
     def _with(self, rows: DataFrame, given: DataFrame) -> DataFrame:
-        pairs = [(ours, f"__semistream_{theirs}") for ours, theirs in self._on.items()]
+        pairs = [(ours, f"{RESERVED}_key_{i}") for i, ours in enumerate(self._on)]
         given = given.toDF(*(theirs for _, theirs in pairs), _GIVEN)
         condition = [sf.col(quoted(ours)) == sf.col(quoted(theirs)) for ours, theirs in pairs]
         missing = sf.col(quoted(self._status)) == ABSENT
@@ -192,7 +215,8 @@ def _infer(keys: DataFrame, dimension: Dimension, now: int) -> None:
     listed, new = _listed(dimension.key), [dimension.surrogate, INFERRED, INFERRED_AT]
     statement = f"""
         MERGE INTO {dimension.name} AS t USING (
-            SELECT k.*, top.top + row_number() OVER (ORDER BY {listed}) AS {_GIVEN}
+            SELECT k.*, top.{_TOP} + row_number() OVER (
+                ORDER BY {_listed(dimension.key, "k")}) AS {_GIVEN}
             FROM (SELECT * FROM {_VIEW} AS k WHERE NOT EXISTS
                 (SELECT 1 FROM {dimension.name} AS d WHERE {_equal("d", "k", dimension.key)})) AS k
             CROSS JOIN ({_top(dimension)}) AS top
@@ -239,11 +263,11 @@ def complete_members(
     updates = [f"t.{quoted(name)} = s.{quoted(name)}" for name in columns]
     statement = f"""
         MERGE INTO {table.name} AS t USING (
-            SELECT r.*, top.top + row_number() OVER (
-                PARTITION BY known.known ORDER BY {_listed(table.key, "r")}) AS {_GIVEN}
+            SELECT r.*, top.{_TOP} + row_number() OVER (
+                PARTITION BY known.{_THERE} ORDER BY {_listed(table.key, "r")}) AS {_GIVEN}
             FROM {_VIEW} AS r
-            LEFT JOIN (SELECT DISTINCT {_listed(table.key)}, true AS known FROM {table.name}) known
-                ON {_equal("r", "known", table.key)}
+            LEFT JOIN (SELECT DISTINCT {_listed(table.key)}, true AS {_THERE}
+                FROM {table.name}) known ON {_equal("r", "known", table.key)}
             CROSS JOIN ({_top(table)}) AS top
         ) AS s ON {_equal("t", "s", table.key)}
         WHEN MATCHED AND ({" OR ".join([f"t.{INFERRED}", *differs])})
@@ -266,8 +290,9 @@ def _check(rows: DataFrame, table: Dimension) -> None:
         if name not in known:
             raise SchemaError.missing(f"dimension {table.path}", name, known)
     null = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key)
-    counts = rows.groupBy(*map(quoted, table.key)).count()
-    wrong = counts.where(f"count > 1 OR {null}").first()
+    count = unused("count", table.key)
+    counts = rows.groupBy(*map(quoted, table.key)).agg(sf.count(sf.lit(1)).alias(count))
+    wrong = counts.where(f"{count} > 1 OR {null}").first()
     if wrong is not None:
         told = {name: wrong[name] for name in table.key}
         way = (
@@ -275,13 +300,13 @@ def _check(rows: DataFrame, table: Dimension) -> None:
             if None in told.values()
             else "a member has one: choose it"
         )
-        msg = f"the rows have {wrong['count']} with the key {told}; {way}"
+        msg = f"the rows have {wrong[count]} with the key {told}; {way}"
         raise OptionError(msg)
 
 
 def _top(dimension: Dimension) -> str:
     surrogate = quoted(dimension.surrogate)
-    return f"SELECT greatest(coalesce(max({surrogate}), 0), 0) AS top FROM {dimension.name}"
+    return f"SELECT greatest(coalesce(max({surrogate}), 0), 0) AS {_TOP} FROM {dimension.name}"
 
 
 def _listed(names: Iterable[str], table: str = "") -> str:

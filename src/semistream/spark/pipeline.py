@@ -20,7 +20,7 @@ from semistream.spark.session import session
 from semistream.spark.sinks import writer
 from semistream.spark.sources import load
 from semistream.spark.split import arranged, timed
-from semistream.spark.types import arrow_schema, transferred
+from semistream.spark.types import arrow_schema, transferred, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
 
 def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
     """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
-    around = Surroundings(tasks_at_once(spark), _opened, transferred)
+    around = Surroundings(tasks_at_once(spark), _opened, transferred, type_name)
     flow = check(pipeline, arrow_schema(stream.schema), around)
     check_dimensions(pipeline, flow, spark)
     return flow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -13,11 +14,20 @@ from semistream.spec import PARTITION, TRANSFER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from semistream.errors import BudgetError
     from semistream.master import Master
     from semistream.spark.probe import Hosts
 
-__all__ = ["Choice", "Setting", "choose_partition", "choose_transfer"]
+__all__ = [
+    "Choice",
+    "Setting",
+    "affordable_ways",
+    "afforded",
+    "choose_partition",
+    "choose_transfer",
+]
 
+_BOTH = ["keys", "rows"]
 _HELD = 0.98
 
 
@@ -41,10 +51,12 @@ class Setting:
     algorithm: str
     tasks: int
     """Tasks that run at once in all executors."""
-    hosts: Hosts | None
+    hosts: Hosts | None = None
     """None where they were not looked at."""
     no_java: Callable[[], str] = str
     """Tells why Java cannot look rows up, nothing if it can; where it can, it is made ready."""
+    shortage: Callable[[str], BudgetError | None] = lambda _: None
+    """Tells why memory is too small for a way through Python, ``"keys"`` or ``"rows"``."""
 
     @property
     def in_memory(self) -> bool:
@@ -85,6 +97,31 @@ def choose_transfer(asked: str, setting: Setting) -> Choice:
     if not setting.in_memory:
         return Choice("rows", "rows may wait for their pages, and leave in any order")
     return Choice("keys", f"one answer a row, and pages lie in memory; not Java, for {no_java}")
+
+
+def affordable_ways(asked: str, setting: Setting) -> list[str]:
+    """Return the ways through Python for which memory suffices; if there is none, raise.
+
+    Where Java does the look-ups there must be one, too: another snapshot may need it.
+    """
+    ways = [asked] if asked in {"keys", "rows"} else ["rows"] if _no_keys(setting) else _BOTH
+    shortages = {way: setting.shortage(way) for way in ways}
+    if found := [way for way in ways if shortages[way] is None]:
+        return found
+    raise min(filter(None, shortages.values()), key=attrgetter("least"))
+
+
+def afforded(choice: Choice, ways: list[str]) -> Choice:
+    """Return a choice, or one of ``ways`` where memory is too small for it.
+
+    Examples
+    --------
+    >>> print(afforded(Choice("keys", "one answer a row"), ["rows"]))
+    rows (memory is too small for transfer='keys')
+    """
+    if choice.value in {"none", *ways}:
+        return choice
+    return Choice(ways[0], f"memory is too small for transfer={choice.value!r}")
 
 
 def _refusal(asked: str, setting: Setting) -> str:

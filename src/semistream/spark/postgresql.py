@@ -21,6 +21,7 @@ from uuid import uuid4
 from pyspark.sql import functions as sf
 
 from semistream.errors import StoreError
+from semistream.missing import STAGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["PostgresqlWriter"]
 
 _DRIVER = "org.postgresql.Driver"
-_ROW = "semistream_row"
+_ROW = STAGED
 
 
 class _Staging(NamedTuple):

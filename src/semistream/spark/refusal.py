@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from semistream.errors import MissingRowsError
 from semistream.missing import MATCHED
-from semistream.spark.job import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +40,7 @@ class Refusal:
             if self._job.refuses:
                 live = [pc.equal(batch.column(name), MATCHED) for name in self._job.earlier]
                 keys = [batch.column(name) for name in self._job.on]
-                self._check(keys, batch.column(MARK), live)
+                self._check(keys, batch.column(self._job.mark), live)
             yield batch
 
     def asked(self, columns: Arrays) -> Arrays:

@@ -21,6 +21,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from semistream.errors import OptionError, SemistreamError
 from semistream.missing import QUARANTINED
+from semistream.names import RESERVED
 from semistream.spark.batches import write_batch, write_delta
 from semistream.spark.batchwise import Batchwise
 from semistream.spark.checkpoint import query_of
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplayError", "Replayed", "replay"]
 
-_RUN = "__semistream_run"
+_RUN = f"{RESERVED}_run"
 
 
 class ReplayError(SemistreamError, RuntimeError):

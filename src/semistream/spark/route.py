@@ -10,6 +10,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import IntegerType
 
+from semistream.names import unused
+from semistream.plain import cast
 from semistream.spark.transfer import scalar
 from semistream.spark.types import quoted
 from semistream.spark.worker import opened
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["partitions_of", "routed"]
 
-_PARTITION = "__partition"
 _COMPARE = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
@@ -51,7 +52,7 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
     def targets(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         master, fields = opened(job), [job.stream.field(name) for name in job.on]
         for keys in batches:
-            typed = [key.cast(f.type) for key, f in zip(keys, fields, strict=True)]
+            typed = [cast(key, f.type) for key, f in zip(keys, fields, strict=True)]
             codes = master.keys.encode(typed).values
             # A database has no pages: then those of a few keys are as good.
             live = master.read == "database"
@@ -59,8 +60,8 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
             yield pa.array(partitions_of(pages, partitions))
 
     column = scalar(targets, IntegerType(), [df[quoted(name)] for name in job.on])
-    by_page = df.withColumn(_PARTITION, column).repartitionById(partitions, _PARTITION)
-    return by_page.drop(_PARTITION)
+    target = unused("__partition", df.columns)
+    return df.withColumn(target, column).repartitionById(partitions, target).drop(target)
 
 
 def partitions_of(pages: npt.NDArray[np.int32], partitions: int) -> npt.NDArray[np.int32]:

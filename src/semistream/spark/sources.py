@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from semistream.names import unused
 from semistream.pipeline import ends
 from semistream.pipeline.problems import PipelineError, Problem
 from semistream.spark.generator import Generator
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
 
 __all__ = ["load"]
-
-_CORRUPT = "semistream_corrupt"
 
 
 class _WrongError(Exception):
@@ -112,16 +111,17 @@ def _(source: ends.KafkaSource, spark: SparkSession) -> DataFrame:
 def _from_json(
     records: DataFrame, source: ends.KafkaSource, schema: StructType, metadata: list[Column]
 ) -> DataFrame:
-    corrupt = StructField(_CORRUPT, StringType())
-    read = StructType([*schema.fields, corrupt]) if source.malformed == "drop" else schema
+    corrupt = unused("__corrupt", schema.names)
+    fields = [StructField(corrupt, StringType())] if source.malformed == "drop" else []
+    read = StructType([*schema.fields, *fields])
     options = {
         "mode": "FAILFAST" if source.malformed == "fail" else "PERMISSIVE",
-        "columnNameOfCorruptRecord": _CORRUPT,
+        "columnNameOfCorruptRecord": corrupt,
     }
     value = sf.from_json(sf.col("value").cast("string"), read, options)
     parsed = records.select(value.alias("value"), *metadata)
     if source.malformed == "drop":
-        parsed = parsed.where(sf.col(f"value.{_CORRUPT}").isNull())
+        parsed = parsed.where(sf.col(f"value.{corrupt}").isNull())
     columns = [sf.col("value").getField(name).alias(name) for name in schema.names]
     kept = [sf.col(f"kafka_{name}") for name in source.metadata or ()]
     return parsed.select(*columns, *kept)

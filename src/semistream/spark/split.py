@@ -11,6 +11,7 @@ import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 
 from semistream.errors import OptionError, SchemaError
 from semistream.missing import MATCHED, QUARANTINED
+from semistream.names import RESERVED
 from semistream.spark.settle import Mark, marks_of
 from semistream.spark.types import quoted
 
@@ -36,7 +37,7 @@ __all__ = [
 
 REASON, ENRICHMENT, TIME, QUERY, BATCH, ATTEMPTS, ROW = QUARANTINED
 
-_TIME = "__semistream_time"
+_TIME = f"{RESERVED}_time"
 
 
 def chosen_marks(frame: DataFrame, status: str | None) -> list[Mark]:
@@ -93,6 +94,13 @@ def arranged(rows: DataFrame, columns: Sequence[tuple[str, str]]) -> DataFrame:
 def split_once(batch: DataFrame, status: str | None) -> Iterator[tuple[DataFrame, DataFrame]]:
     """Part a batch whose rows are computed once, whatever is done with the parts."""
     marks = chosen_marks(batch, status)
+    for name in batch.columns:
+        if name.lower() in {REASON, ENRICHMENT}:
+            msg = (
+                f"split adds a column {name!r}, which the batch has already; rename that one "
+                "before: .withColumnRenamed(…)"
+            )
+            raise SchemaError(msg)
     held = batch.persist()
     try:
         yield parted(held, marks)

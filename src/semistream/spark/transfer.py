@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from semistream.spark.job import MARK
+from semistream.names import unused
 from semistream.spark.settle import Found, handled, settled
 from semistream.spark.types import quoted, spark_field
 from semistream.spark.worker import answer_keys, join_rows
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["by_keys", "by_rows", "columns_of", "scalar"]
 
-_ANSWER = "__semistream"
-
 
 def by_rows(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> DataFrame:
     """Send whole rows to Python and back."""
@@ -36,7 +34,8 @@ def by_rows(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
 
     # The stream's own fields, with their metadata: a watermark is told from it. Numbers for names,
     # for Spark takes a dot in a name apart here.
-    columns, marks = columns_of(job, master), [StructField(MARK, BooleanType())] if job.mark else []
+    columns = columns_of(job, master)
+    marks = [StructField(job.mark, BooleanType())] if job.mark else []
     fields = [*df.schema, *columns, *marks]
     numbered = [
         StructField(f"c{i}", f.dataType, f.nullable, f.metadata) for i, f in enumerate(fields)
@@ -46,7 +45,7 @@ def by_rows(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
     if not job.mark:
         return rows.observe(f"semistream.{job.name}", F.count(F.lit(1)).alias("rows_out"))
     found = {field: F.col(quoted(field.name)) for field in columns}
-    return settled(rows, job, Found(df.columns, F.col(MARK), found))
+    return settled(rows, job, Found(df.columns, F.col(job.mark), found))
 
 
 def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> DataFrame:
@@ -59,8 +58,9 @@ def by_keys(df: DataFrame, job: Job, channel: Channel, master: pa.Schema) -> Dat
     asks = [df[quoted(name)] for name in job.on]
     if job.refuses and job.earlier:
         asks.append(~handled(job))
-    asked = df.withColumn(_ANSWER, scalar(answers, columns or BooleanType(), asks))
-    answer = F.col(_ANSWER)
+    name = unused("__answer", df.columns)
+    asked = df.withColumn(name, scalar(answers, columns or BooleanType(), asks))
+    answer = F.col(name)
     matched = answer.isNotNull() if columns else answer
     return settled(asked, job, Found(df.columns, matched, {f: answer[f.name] for f in columns}))
 

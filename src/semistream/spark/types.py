@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-__all__ = ["arrow_schema", "check_collations", "quoted", "spark_field", "transferred"]
+__all__ = ["arrow_schema", "check_collations", "quoted", "spark_field", "transferred", "type_name"]
 
 # Types that Spark lacks, and what holds all their values.
 _WIDER = {
@@ -47,7 +47,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def _arrow_field(field: StructField) -> pa.Field:
     try:
         kind = to_arrow_type(field.dataType, error_on_duplicated_field_names_in_struct=True)
-    except (PySparkException, pa.ArrowException) as error:
+    except (PySparkException, pa.ArrowException, ValueError) as error:
         msg = (
             f"column {field.name!r} of type {field.dataType.simpleString()} has no counterpart in "
             "Arrow; cast it, for example to string, or drop it"
@@ -100,13 +100,27 @@ def transferred(field: pa.Field) -> pa.DataType:
     return to_arrow_type(_spark_type(field))
 
 
+def type_name(kind: pa.DataType) -> str:
+    """Return Spark's name of a type, for messages; Arrow's where Spark has no such type.
+
+    Examples
+    --------
+    >>> type_name(pa.int64()), type_name(pa.duration("s"))
+    ('bigint', 'interval day to second')
+    """
+    try:
+        return _spark_type(pa.field("", kind)).simpleString()
+    except SchemaError:
+        return str(kind)
+
+
 def _spark_type(field: pa.Field) -> DataType:
     try:
         return from_arrow_type(_WIDER.get(field.type, field.type), prefer_timestamp_ntz=True)
     except PySparkTypeError:
         msg = (
-            f"Spark has no type for the master's column {field.name!r} ({field.type}); leave it "
-            "out with select=[…], or build the master with another type"
+            f"Spark has no type for the master's column {field.name!r}, Arrow's {field.type}; "
+            "leave it out with select=[…], or build the master with another type"
         )
         raise SchemaError(msg) from None
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sf
 
 from semistream.missing import ABSENT, MATCHED
+from semistream.names import RESERVED
 from semistream.spark.delta import Once
 from semistream.spark.held import held
 from semistream.spark.types import quoted
@@ -48,7 +49,7 @@ __all__ = ["OUT", "OUTCOME", "QUARANTINE", "WAIT", "Chain", "Rule", "WaitingWrit
 
 log = logging.getLogger(__name__)
 
-OUTCOME, BY = "__semistream_outcome", "__semistream_by"
+OUTCOME, BY = f"{RESERVED}_outcome", f"{RESERVED}_by"
 OUT, QUARANTINE, WAIT = "out", "quarantine", "wait"
 
 

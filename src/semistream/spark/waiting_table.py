@@ -10,6 +10,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from semistream.errors import OptionError
 from semistream.missing import SINCE
+from semistream.names import RESERVED
 from semistream.spark.batches import write_delta
 from semistream.spark.delta import Table, properties_of, sql_name
 from semistream.spark.types import quoted
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AGAIN", "CAME", "EVERY", "Found", "WaitingTable"]
 
-AGAIN, CAME = "__semistream_again", "__semistream_came"
+AGAIN, CAME = f"{RESERVED}_again", f"{RESERVED}_came"
 """On their way rows tell whether they have waited, and since when: no name of anyone else."""
 EVERY = 1 << 62
 """As a bound in milliseconds: all rows."""

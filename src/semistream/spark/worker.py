@@ -20,6 +20,7 @@ from semistream.errors import MasterError, SchemaError, SnapshotNotFoundError
 from semistream.master import open_master
 from semistream.master.files import Draft, sync_folder
 from semistream.master.format import MANIFEST
+from semistream.plain import cast
 from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
 from semistream.spark.archives import keep_archives
@@ -233,5 +234,5 @@ def _for_spark(schema: pa.Schema, kept: int) -> Callable[[pa.RecordBatch], pa.Re
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Give columns these names and types; a finer time than Spark has is cut, as Spark cuts it."""
-    columns = [c.cast(f.type, safe=False) for c, f in zip(batch.columns, schema, strict=True)]
+    columns = [cast(c, f.type, safe=False) for c, f in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -29,6 +29,10 @@ class Current(NamedTuple):
 
 def given(profile: Profile | str | os.PathLike[str]) -> Current:
     """Take a profile as it is given, of whatever machine, and say if it is not this one."""
+    kind: object = profile
+    if not isinstance(kind, Profile | str | os.PathLike):
+        msg = f"profile={profile!r} is no profile; give the file that `semistream calibrate` made"
+        raise OptionError(msg)
     loaded = profile if isinstance(profile, Profile) else _loaded(Path(profile))
     where = "" if isinstance(profile, Profile) else f" in {Path(profile)}"
     doubts = "; ".join(loaded.doubts())

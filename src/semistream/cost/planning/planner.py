@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms as known_algorithms
@@ -18,8 +19,9 @@ from semistream.cost.planning.question import Question
 from semistream.cost.planning.result import Planning
 from semistream.cost.planning.stream import stream_like, stream_of
 from semistream.errors import OptionError
-from semistream.master import Master, open_master
 from semistream.master.database import DatabaseMaster, is_url
+from semistream.master.opening import as_master
+from semistream.names import listed
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from semistream.cost.profile import Profile
     from semistream.cost.sampling.sample import Sample
     from semistream.cost.unit_costs import UnitCosts
+    from semistream.master import Master
     from semistream.spec import On
 
 __all__ = ["plan"]
@@ -101,6 +104,12 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     >>> ss.plan(master, rate="100k", profile=example_profile()).winner.memory < 2_000_000
     True
     """
+    _check_numbers(
+        skew=skew,
+        absent=absent,
+        stream_row=stream_row,
+        batch_rows=1 if batch_rows is None else batch_rows,
+    )
     tell = say or no_one
     asked = Asked.of(memory, rate, batch_rows)
     opened = _opened(master)
@@ -120,6 +129,13 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     return Planning(answered, asked, answers, machine, notes, stream.facts, on_all)
 
 
+def _check_numbers(**given: object) -> None:
+    for what, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, Real):
+            msg = f"{what}={value!r} is no number; give one, or leave {what} out"
+            raise OptionError(msg)
+
+
 def _opened(master: Master | str | os.PathLike[str]) -> Master:
     """Open a master that has pages; a table in a database is refused before it is asked."""
     if isinstance(master, DatabaseMaster) or is_url(master):
@@ -128,7 +144,7 @@ def _opened(master: Master | str | os.PathLike[str]) -> Master:
             "'adaptive', or bring its rows into a master of files with build_master, and plan that"
         )
         raise OptionError(msg)
-    return master if isinstance(master, Master) else open_master(master, read="direct")
+    return as_master(master, read="direct")
 
 
 def _measured_here(spec: JoinSpec, say: Say) -> Current:
@@ -170,7 +186,7 @@ def _compared(before: UnitCosts, now: UnitCosts, master: Master) -> str:
 
 def _names(given: Sequence[str] | None) -> tuple[str, ...]:
     known = known_algorithms()
-    for name in given or ():
+    for name in () if given is None else listed("algorithms", given):
         if name not in known:
             raise OptionError.unknown("algorithm", name, known)
         check_model(name)

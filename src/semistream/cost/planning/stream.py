@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError
+from semistream.names import unused
 from semistream.plain import plain_type, row_width
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def stream_like(master: Master, row_bytes: int, columns: int | None = None) -> p
         )
         raise OptionError(msg)
     others = None if columns is None else columns - len(fields)
-    fields += [pa.field(_free(master, name), kind) for name, kind in _others(room, others)]
+    fields += [
+        pa.field(unused(name, master.schema.names), kind) for name, kind in _others(room, others)
+    ]
     return pa.schema(fields)
 
 
@@ -72,13 +75,6 @@ def _suffices(room: int, columns: int | None) -> bool:
     if columns is None:
         return room >= 0
     return room >= columns if columns > 0 else room == 0
-
-
-def _free(master: Master, name: str) -> str:
-    """Give a name that no column of the master has."""
-    while name in master.schema.names:
-        name = f"{name}_"
-    return name
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +99,10 @@ def stream_of(
 ) -> PlannedStream:
     """Take a stream to be as a sample of it is, or to follow Zipf's law."""
     if not master.statistics.values:
-        msg = f"{master.path}: this master has no rows, so there is nothing to plan"
+        msg = (
+            f"{master.path}: this master has no rows, so there is nothing to plan; any budget "
+            "serves until it has some: plan then"
+        )
         raise OptionError(msg)
     if sample is None:
         demand = Demand.zipf(master.statistics.values, skew, master.pages, absent=absent)
@@ -113,6 +112,9 @@ def stream_of(
         from semistream.cost.sampling.sample import sample_source  # noqa: PLC0415 - seldom wanted
 
         sample = sample_source(sample, master, on)
+    if not hasattr(sample, "demand"):
+        msg = f"sample={sample!r} is no sample; give files or a topic of the stream, or a Sample"
+        raise OptionError(msg)
     note = f"Stream, as sampled:\n{sample.describe()}"
     nulls = -(-sample.columns // 8)  # bytes that tell which columns are null
     size = round(sample.row_bytes) - nulls

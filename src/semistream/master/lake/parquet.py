@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +32,8 @@ _MOST_ROWS = 1 << 16
 _INT96 = {"coerce_int96_timestamp_unit": "us"}
 _OPTIONS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 16, **_INT96}
 _SINK_LOG = "_spark_metadata"
+_SPARK_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
+_DAY_TIME = re.compile("interval (day|hour|minute|second)")
 
 
 @dataclass(frozen=True)
@@ -59,15 +64,14 @@ class ParquetFiles(LakeTable):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are read; what old writers stored as INT96 are instants."""
+        """The columns that are read, with the types that their writer meant."""
         return projected(self._every, self.columns)
 
     @cached_property
     def _every(self) -> pa.Schema:
         # The columns are those of the first file, as the dataset has found them.
-        instants = _int96_columns(next(self.dataset.get_fragments()))
-        fields = self.dataset.schema
-        return pa.schema([_instant_field(f) if f.name in instants else f for f in fields])
+        meant = _as_written(next(self.dataset.get_fragments()))
+        return pa.schema([meant.get(field.name, field) for field in self.dataset.schema])
 
     @cached_property
     def files(self) -> dict[str, list[int]]:
@@ -126,30 +130,73 @@ def _is_folder(source: str, system: pyarrow.fs.FileSystem, path: str) -> bool:
     return place.type is pyarrow.fs.FileType.Directory
 
 
-def _int96_columns(file: pyarrow.dataset.ParquetFileFragment) -> set[str]:
-    """Give the columns with timestamps as Spark, Hive and Impala wrote them for years."""
-    leaves = file.metadata.schema
-    found = [leaves.column(i) for i in range(len(leaves))]
-    paths = {leaf.path for leaf in found if leaf.physical_type == "INT96"}
-    return paths | {path.split(".")[0] for path in paths}
+def _as_written(file: pyarrow.dataset.ParquetFileFragment) -> dict[str, pa.Field]:
+    """Return the columns of a file with the types that their writer meant, by name.
+
+    An INT96, as Spark, Hive and Impala have written timestamps for years, is an instant, but does
+    not say so. Spark's intervals are numbers, and only its note in the footer tells.
+    """
+    schema, noted = file.metadata.schema, _noted_types(file.metadata.metadata or {})
+    # By position: a path does not tell a dot in a name from a step down.
+    stored = iter([schema.column(i).physical_type for i in range(len(schema))])
+    found = {}
+    for field in file.physical_schema:
+        count = _leaf_count(field.type)
+        told = list(_noted_leaves(noted.get(field.name)))
+        told = told if len(told) == count else [""] * count
+        pairs = zip(islice(stored, count), told, strict=False)
+        found[field.name] = _meant_field(field, pairs)
+    return found
 
 
-def _instant(kind: pa.DataType) -> pa.DataType:
-    """Give a type with UTC in its timestamps: an INT96 is an instant, but does not say so."""
+def _leaf_count(kind: pa.DataType) -> int:
+    """Return how many columns of Parquet's a type has."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _leaf_count(kind.storage_type)
+    return sum(_leaf_count(kind.field(i).type) for i in range(kind.num_fields)) or 1
+
+
+def _noted_types(footer: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return the types of columns as Spark has noted them, if it has."""
+    try:
+        return {f["name"]: f["type"] for f in json.loads(footer[_SPARK_NOTE])["fields"]}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _noted_leaves(noted: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+    """Return the types of the values that a type of Spark's is made of, in Parquet's order."""
+    if not isinstance(noted, dict):
+        yield str(noted)
+        return
+    inner = [noted.get(name) for name in ("keyType", "valueType", "elementType", "sqlType")]
+    for kind in [*(f["type"] for f in noted.get("fields", ())), *filter(None, inner)]:
+        yield from _noted_leaves(kind)
+
+
+def _meant(kind: pa.DataType, leaves: Iterator[tuple[str, str]]) -> pa.DataType:
+    """Return a type with what ``leaves`` tell of its values: as stored, and as noted."""
     t = pa.types
-    if t.is_timestamp(kind):
-        return pa.timestamp(kind.unit, kind.tz or "UTC")
-    if t.is_list(kind):
-        return pa.list_(_instant_field(kind.value_field))
     if t.is_struct(kind):
-        return pa.struct([_instant_field(field) for field in kind])
+        return pa.struct([_meant_field(field, leaves) for field in kind])
     if t.is_map(kind):
-        return pa.map_(_instant_field(kind.key_field), _instant_field(kind.item_field))
-    return kind
+        key, item = (_meant_field(f, leaves) for f in (kind.key_field, kind.item_field))
+        return pa.map_(key, item, kind.keys_sorted)
+    if t.is_list(kind):
+        return pa.list_(_meant_field(kind.value_field, leaves))
+    if t.is_large_list(kind):
+        return pa.large_list(_meant_field(kind.value_field, leaves))
+    if t.is_fixed_size_list(kind):
+        return pa.list_(_meant_field(kind.value_field, leaves), kind.list_size)
+    stored, noted = next(leaves, ("", ""))
+    if stored == "INT96" and t.is_timestamp(kind):
+        return pa.timestamp(kind.unit, kind.tz or "UTC")
+    is_time = kind == pa.int64() and _DAY_TIME.match(noted)
+    return pa.duration("us") if is_time else kind
 
 
-def _instant_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_instant(field.type))
+def _meant_field(field: pa.Field, leaves: Iterator[tuple[str, str]]) -> pa.Field:
+    return field.with_type(_meant(field.type, leaves))
 
 
 def _unreadable(source: str, error: Exception) -> OptionError:

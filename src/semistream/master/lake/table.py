@@ -11,7 +11,7 @@ import pyarrow as pa
 from semistream.errors import MasterError, OptionError, SchemaError, SemistreamError
 from semistream.master.lake.place import without_secrets
 from semistream.master.source import Rows
-from semistream.plain import decode
+from semistream.plain import cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -111,15 +111,8 @@ def conformed(
     columns = []
     for field in schema:
         if field.name in batch.schema.names:
-            columns.append(_cast(batch.column(field.name), field.type))
+            columns.append(cast(batch.column(field.name), field.type))
         else:
             value = pa.scalar((values or {}).get(field.name), field.type)
             columns.append(pa.repeat(value, batch.num_rows))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if column.type == kind:
-        return column
-    plain = decode(column)  # Arrow casts few of the types that it reads
-    return plain if plain.type == kind else plain.cast(kind)

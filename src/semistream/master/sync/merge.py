@@ -17,15 +17,14 @@ from semistream.errors import MasterError
 from semistream.keys import is_among
 from semistream.master.format import CODE
 from semistream.master.sync.identity import row_ids
+from semistream.names import unused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
-__all__ = ["WEIGHT", "Merged", "MisfitError", "Scope", "merged", "net", "weighted", "whole_values"]
-
-WEIGHT = "__weight"
+__all__ = ["Merged", "MisfitError", "Scope", "merged", "net", "weighted", "whole_values"]
 
 
 class Scope(Enum):
@@ -54,8 +53,8 @@ class Merged:
 
 
 def weighted(rows: pa.RecordBatch, weight: int) -> pa.RecordBatch:
-    """Give rows of a page as changes."""
-    field = pa.field(WEIGHT, pa.int8())
+    """Return rows of a page as changes: with their weight in a last column."""
+    field = pa.field(unused("__weight", rows.schema.names), pa.int8())
     return rows.append_column(field, pa.array(np.full(rows.num_rows, weight, dtype=np.int8)))
 
 
@@ -78,7 +77,7 @@ def whole_values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def net(block: pa.RecordBatch) -> pa.RecordBatch:
     """Leave out rows that come as often as they go."""
-    weights, ids = _weights(block), row_ids(block.drop_columns([WEIGHT]))
+    weights, ids = _weights(block), row_ids(_unweighted(block))
     left = _sums(ids, weights)
     mine = np.flatnonzero(np.sign(weights) == np.sign(left[ids]))
     return block.take(pa.array(mine[_rank(ids[mine]) < np.abs(left)[ids[mine]]]))
@@ -93,7 +92,7 @@ def merged(
     """
     every = np.arange(old.num_rows)
     near = every if scope is Scope.ALL else every[is_among(_codes(old), _codes(block))]
-    weights, new = _weights(block), block.drop_columns([WEIGHT])
+    weights, new = _weights(block), _unweighted(block)
     if not len(near) and (weights >= 0).all():
         return _added(old, new.take(pa.array(np.flatnonzero(weights))))
     both = pa.concat_batches([old.take(pa.array(near)), new])
@@ -143,7 +142,11 @@ def _codes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def _weights(block: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    return np.asarray(block.column(WEIGHT).to_numpy()).astype(np.int64)
+    return np.asarray(block.column(block.num_columns - 1).to_numpy()).astype(np.int64)
+
+
+def _unweighted(block: pa.RecordBatch) -> pa.RecordBatch:
+    return block.remove_column(block.num_columns - 1)
 
 
 def _sums(ids: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

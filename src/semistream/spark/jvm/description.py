@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.blocks import layout
 from semistream.master.files import ReadFile
 from semistream.plain import plain_type
-from semistream.spark.types import transferred
+from semistream.spark.types import transferred, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,8 @@ def unreadable(master: Master, select: Sequence[str]) -> str:
     if len(master.key) > 1:
         return "the key has several columns"
     if not _is_whole(master) and master.keys.types[0] not in {pa.string(), pa.binary()}:
-        return f"keys of type {master.schema.field(master.key[0]).type} are compared in Python"
+        kind = master.schema.field(master.key[0]).type
+        return f"keys of type {type_name(kind)} are compared in Python"
     if master.statistics.parts != master.pages or master.statistics.largest_part > _LARGEST:
         return "pages are too large"
     if not str(master.path.absolute()).isascii():
@@ -44,7 +45,7 @@ def unreadable(master: Master, select: Sequence[str]) -> str:
     for name in select:
         kind = master.schema.field(name).type
         if not _is_readable(master.schema.field(name)):
-            return f"the column {name!r} of type {kind} is converted in Python"
+            return f"the column {name!r} of type {type_name(kind)} is converted in Python"
     return ""
 
 

@@ -9,6 +9,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql.types import IntegralType, LongType, StringType
 
 from semistream.errors import MasterError
+from semistream.names import unused
 from semistream.spark.cluster import context_of
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
 from semistream.spark.jvm.description import described, known_bytes, unreadable
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     Describe = Callable[[str, str], str]
 
 __all__ = ["by_jvm", "why_not"]
-
-_PLACE, _ROW = "__semistream_place", "__semistream_row"
 
 
 def why_not(spark: SparkSession, job: Job, master: Master) -> str:
@@ -81,14 +80,15 @@ def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
     key = df[quoted(name)]
     if isinstance(df.schema[name].dataType, IntegralType):
         key = key.cast("long")
-    snapshot, place = calls.snapshot(_describing(job)), F.col(_PLACE)
-    asked = df.withColumn(_PLACE, calls.lookup(job.name, "find", LongType(), [snapshot, key]))
+    place_name, row_name = (unused(new, df.columns) for new in ("__place", "__row"))
+    snapshot, place = calls.snapshot(_describing(job)), F.col(place_name)
+    asked = df.withColumn(place_name, calls.lookup(job.name, "find", LongType(), [snapshot, key]))
     matched = F.coalesce(place, F.lit(-1)) >= 0
     if not columns:
         return settled(asked, job, Found(df.columns, matched, {}))
     row = calls.lookup(job.name, "row", columns, [snapshot, place])
-    fields = {field: F.col(_ROW)[field.name] for field in columns}
-    return settled(asked, job, Found(df.columns, matched, fields, {_ROW: row}))
+    fields = {field: F.col(row_name)[field.name] for field in columns}
+    return settled(asked, job, Found(df.columns, matched, fields, {row_name: row}))
 
 
 def _describing(job: Job) -> Describe:
