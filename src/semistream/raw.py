@@ -25,6 +25,7 @@ __all__ = [
     "gather_texts",
     "load_int64",
     "prefetch",
+    "publish_offsets",
 ]
 
 
@@ -99,6 +100,20 @@ def prefetch(_context, _address):
     return types.void(types.int64), generate
 
 
+def _fence(order):
+    """Make an intrinsic that keeps memory accesses before it from passing those after it."""
+
+    @intrinsic
+    def fence(_context):
+        def generate(context, builder, _, __):
+            builder.fence(order)
+            return context.get_dummy_value()
+
+        return types.void(), generate
+
+    return fence
+
+
 _TILE = 64  # rows of a column whose memory is asked for before it is read
 _AHEAD = 32  # rows: so far ahead their memory is asked for
 _LINES = 320  # that are asked for together; the processor's first cache has 512 or more
@@ -111,6 +126,8 @@ _load_int16 = _load(16, types.int16)
 _load_byte = _load(8, types.uint8)
 _store_int64 = _store(64, types.int64)
 _store_int32 = _store(32, types.int32)
+_fence_acquire = _fence("acquire")
+_fence_release = _fence("release")
 
 
 _move_16 = _move(16)
@@ -179,6 +196,7 @@ def gather_rows(start, offsets, lines, widths, block, position, outs, first):
     all columns before any of it is read: a row that is not in the processor's cache has a line or
     two in every column, and to wait for them one by one would be most of the work.
     """
+    _fence_acquire()  # another process may have noted a page: its offsets are read after that
     columns = len(lines)
     tile = max(4, _LINES // max(1, columns))
     sources = np.empty((columns, tile), np.int64)
@@ -290,7 +308,7 @@ def buffer_offsets(message, numbers, out, lines, nulls):
     ``message`` is the address of its first byte, from which offsets count. By Message.fbs of the
     Arrow format, field 2 of a Message is its header, field 2 of a RecordBatch its buffers: pairs
     of offset and length. ``nulls[c]`` is set where the line before ``lines[c]``, the validity of
-    column c, is not empty.
+    column c, is not empty; it is never cleared, for another process may have set it meanwhile.
     """
     body = 8 + np.int64(_load_int32(message + 4))
     header = _follow(_field(_follow(message + 8), 2))
@@ -299,4 +317,13 @@ def buffer_offsets(message, numbers, out, lines, nulls):
         entry = buffers + 16 * numbers[i]
         out[i] = body + load_int64(entry) if load_int64(entry + 8) > 0 else 0
     for c in range(len(lines)):
-        nulls[c] |= out[lines[c] - 1] != 0
+        if out[lines[c] - 1] != 0:
+            nulls[c] = True
+
+
+@njit(cache=True)
+def publish_offsets(found, offsets, block):
+    """Write the offsets of a page's buffers, the first one last: it tells others of the rest."""
+    offsets[1:, block] = found[1:]
+    _fence_release()
+    offsets[0, block] = found[0]
