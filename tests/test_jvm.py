@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+import random
+import re
+import shutil
 from decimal import Decimal
 from functools import partial
 
@@ -17,9 +20,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import semistream as ss
+from parts.forgery import forge
 from semistream.errors import OptionError
 from semistream.kernels import _GOLDEN, _mix
 from semistream.keys import Keys
+from semistream.master.format import Manifest
 from semistream.spark.jvm import classes, lookup
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
 from semistream.spark.jvm.description import described, known_bytes
@@ -325,6 +330,49 @@ def test_a_damaged_page_is_an_error_that_names_it(spark, master):
         file.write(b"\xff\x00\xff")
     with pytest.raises(Py4JError, match="page 3 is damaged, its checksum differs"):
         found.collect()
+
+
+def refusal(spark, told: str, keys) -> str:
+    try:
+        find_all(spark, told, keys)
+    except Py4JError as error:
+        return str(error)
+    return ""
+
+
+def find_all(spark, told: str, keys) -> None:
+    """Have Java look keys up in a snapshot, and read every column of the rows."""
+    texts = spark._jvm.org.apache.spark.unsafe.types.UTF8String
+    found, snapshot = java_object(spark, "Lookup", "forged"), texts.fromString(told)
+    for key in keys:
+        row = found.row(snapshot, found.find(snapshot, key))
+        if row is not None:
+            row.anyNull()
+            for column in (1, 2):
+                str(row.getBinary(column)) if not row.isNullAt(column) else None
+            str(row.getLong(0))
+
+
+def test_a_master_that_lies_gives_other_values_or_an_error(spark, tmp_path):
+    """Python refuses some of these: Java is told of what was there before."""
+    count = 400
+    name = [None if i % 9 == 0 else f"name {i}" for i in range(count)]
+    table = {"k": np.arange(count) * 3, "n": np.arange(count), "name": name, "text": name}
+    table["text"] = pa.array(name, pa.large_string())
+    ss.build_master(pa.table(table), tmp_path / "built", key="k", page_bytes="4KB")
+    add_classes(spark)
+    chance, refused = random.Random(5), 0  # noqa: S311
+    for case in range(150):
+        folder = tmp_path / str(case)
+        shutil.copytree(tmp_path / "built", folder)
+        told = described(ss.open_master(folder), ["n", "name", "text"])
+        what = forge(folder, chance)
+        checksum = Manifest.load(folder).index_checksum
+        told = re.sub(r"index_checksum=\d+", f"index_checksum={checksum}", told)
+        why = refusal(spark, told, range(0, 3 * count, 37))
+        assert not why or "build the master again" in why, what
+        refused += bool(why)
+    assert refused > 20
 
 
 def stream_files(folder, batches: int):

@@ -145,7 +145,7 @@ class Manifest:
             return np.empty(0, dtype=np.int64)
         path = folder / self.name("changes")
         data = path.read_bytes()
-        if checksum(data) != self.changes_checksum:
+        if len(data) != 8 * self.changed or checksum(data) != self.changes_checksum:
             msg = f"{path}: the changes are damaged, their checksum differs; build the master again"
             raise CorruptPageError(msg)
         return np.frombuffer(data, dtype="<i8").astype(np.int64)

@@ -95,6 +95,7 @@ def described(master: Master, select: Sequence[str]) -> str:
         "bytes": [column.lines.stop - 1 for column in columns],
         "converted": [_conversion(column.kind) for column in columns],
         "wide": [int(column.kind in _WIDE) for column in columns],
+        "bits": [0 if column.kind in _TEXTS else column.kind.bit_width for column in columns],
     }
     return urlencode({name: _text(value) for name, value in told.items()})
 
