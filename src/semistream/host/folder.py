@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -19,6 +20,7 @@ __all__ = [
     "FILES",
     "Handle",
     "boot",
+    "boot_seed",
     "default_root",
     "open_folder",
     "own_folder",
@@ -60,6 +62,16 @@ def boot() -> int:
     What was written to a disk before the last one ended may be there in part only.
     """
     return xxhash.xxh3_64_intdigest(_BOOT.read_bytes()) if _BOOT.exists() else 1
+
+
+@cache
+def boot_seed() -> int:
+    """Return 128 bits that are the same in all processes until the system ends, and no one's guess.
+
+    Hashes of a database's keys depend on them: processes of a host hold rows together by these.
+    """
+    known = _BOOT.exists()
+    return xxhash.xxh3_128_intdigest(_BOOT.read_bytes()) if known else secrets.randbits(128)
 
 
 class Handle:

@@ -53,7 +53,7 @@ __all__ = [
     "page_schema",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ALIGNMENT = 4096
 MANIFEST = "manifest.json"
 CODE = "__code"
@@ -127,6 +127,8 @@ class Manifest:
     changed: int = 0
     """How many codes the file of changes has: 64 bits each, little endian, sorted."""
     changes_checksum: int = 0
+    seed: int = 0
+    """What codes that are hashes depend on, 128 bits; see `Keys.seed`."""
 
     def name(self, kind: str) -> str:
         """Give the name of a file: ``"pages"``, ``"index"``, ``"filter"``, ``"manifest"``, …."""

@@ -209,7 +209,7 @@ def _open_chosen(folder: Path, snapshot: str, kind: type[PageReader], read: str)
 
 
 def _open(folder: Path, manifest: Manifest, kind: type[PageReader], read: str) -> Master:
-    keys = Keys.of(manifest.schema, manifest.key)
+    keys = Keys.of(manifest.schema, manifest.key, manifest.seed)
     index = Index.load(ReadFile(folder / manifest.name("index")), manifest)
     pages = kind.open(folder / manifest.name("pages"))
     found, wanted = pages.size, manifest.pages_bytes

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import uuid
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,12 +105,14 @@ class Target:
         schema: pa.Schema,
         key: str | Sequence[str],
         page_bytes: int,
+        seed: int | None = None,
     ) -> Target:
-        """Check that such a master can be built there."""
+        """Check that such a master can be built there, with this seed or one of its own."""
         keys = _keys(schema, [key] if isinstance(key, str) else list(key))
         folder = Path(path)
         _check_folder(folder)
-        return cls(folder, schema, keys, page_bytes)
+        seed = _seed(folder, keys) if seed is None else seed
+        return cls(folder, schema, replace(keys, seed=seed), page_bytes)
 
     @property
     def page_schema(self) -> pa.Schema:
@@ -152,6 +155,7 @@ class Target:
             pages_bytes=lines.end,
             filter_words=len(keys.words),
             filter_checksum=checksum(keys.words.data),
+            seed=self.keys.seed,
             **origin.fields,
         )
         contents: dict[str, bytes | memoryview] = {
@@ -210,6 +214,18 @@ def _keys(schema: pa.Schema, names: list[str]) -> Keys:
             )
             raise SchemaError(msg)
     return Keys.of(schema, names)
+
+
+def _seed(folder: Path, keys: Keys) -> int:
+    """Draw a seed for codes that are hashes, or keep that of the master which is built anew."""
+    if keys.exact:
+        return 0
+    try:
+        old = Manifest.load(folder)
+        same = Keys.of(old.schema, old.key) == keys
+    except (MasterError, SchemaError):
+        same = False
+    return old.seed if same else secrets.randbits(128)
 
 
 def _storable(field: pa.Field) -> bool:

@@ -26,6 +26,7 @@ final class Table {
     final Columns columns;
     private final String path;
     private final int[] buffers;
+    private final long[] seed;
     private final MappedByteBuffer[] mapped; // as long as these are there, so are the addresses
     private final long[] codes; // the first of each page
     private final long[] starts;
@@ -37,6 +38,8 @@ final class Table {
         Description told = new Description(description);
         path = told.text("pages");
         buffers = told.numbers("buffers");
+        String[] words = told.text("seed").split(",");
+        seed = new long[] {Long.parseLong(words[0]), Long.parseLong(words[1])};
         columns = new Columns(told, HEAD);
         int count = (int) told.number("page_count");
         MappedByteBuffer index = map(told.text("index"), 0, told.number("index_bytes"));
@@ -132,7 +135,7 @@ final class Table {
 
     /** Gives the place of the row with these bytes for a key; several keys may have one code. */
     long find(Object key, long offset, int length) {
-        long code = Hash.ofBytes(key, offset, length);
+        long code = Hash.ofBytes(seed, key, offset, length);
         int page = pageOf(code);
         if (page < 0) {
             return ABSENT;

@@ -90,6 +90,7 @@ def described(master: Master, select: Sequence[str]) -> str:
         "buffers": buffers,
         "fields": len(select),
         "key": len(select) if key else -1,
+        "seed": master.keys.seed_words.view("<i8").tolist(),
         "validity": [column.lines.start for column in columns],
         "values": [column.lines.start + 1 for column in columns],
         "bytes": [column.lines.stop - 1 for column in columns],
