@@ -531,6 +531,25 @@ def test_folders_that_others_can_enter_are_refused(path, root):
     assert default_root().name.endswith(str(os.getuid()))
 
 
+def test_a_folder_that_another_user_took_is_no_obstacle(tmp_path, monkeypatch, caplog):
+    monkeypatch.delenv("SEMISTREAM_HOST_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(folder, "_MEMORY", tmp_path)
+    me = os.getuid()
+    mine = tmp_path / f"semistream-host-{me}"
+    assert default_root() == mine
+    mine.mkdir(mode=0o755)
+    assert default_root() == mine  # ours, but others can enter it: refused when it is opened
+    monkeypatch.setattr(folder.os, "getuid", lambda: me + 1)
+    (tmp_path / f"semistream-host-{me + 1}").mkdir()
+    instead = default_root()
+    assert instead.is_relative_to(tmp_path / "cache" / "semistream")
+    assert "belongs to another user" in caplog.text
+    (tmp_path / f"semistream-host-{me + 1}").rmdir()
+    (tmp_path / f"semistream-host-{me + 1}").symlink_to(mine)
+    assert default_root() == instead
+
+
 def test_a_file_system_without_room(path, root, monkeypatch, caplog):
     master, batches = opened(path), zipf(16_000)
     reserve = folder.Handle.reserve

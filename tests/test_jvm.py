@@ -279,6 +279,43 @@ def test_what_does_not_compile_is_an_error_that_names_it(spark, monkeypatch, tmp
     assert not list(tmp_path.rglob("*.jar"))
 
 
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Make the jar of classes in a cache of its own, without Spark."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(classes, "_compiled", lambda *_: {"semistream/Lookup.class": b"ours"})
+    classes._own_folder.cache_clear()
+    yield lambda: classes._jar(None, "4.1.3")
+    classes._own_folder.cache_clear()
+
+
+def test_a_jar_in_the_cache_is_taken_only_if_no_one_else_can_have_put_it_there(made, tmp_path):
+    jar = made()
+    ours = jar.read_bytes()
+    assert jar.is_relative_to(tmp_path / "cache")
+    assert made() == jar
+    planted = tmp_path / "planted.jar"
+    planted.write_bytes(b"evil")
+    jar.unlink()
+    jar.symlink_to(planted)
+    assert (made().read_bytes(), made().is_symlink()) == (ours, False)
+    jar.write_bytes(b"evil")
+    jar.chmod(0o666)
+    assert made().read_bytes() == ours
+    assert planted.read_bytes() == b"evil"
+
+
+@pytest.mark.parametrize("open_to_all", ["semistream", "semistream/classes"])
+def test_a_cache_that_others_can_write_to_is_not_used(made, tmp_path, open_to_all, caplog):
+    planted = made()
+    planted.write_bytes(b"evil")
+    (tmp_path / "cache" / open_to_all).chmod(0o777)
+    jar = made()
+    assert not jar.is_relative_to(tmp_path / "cache")
+    assert (jar.parent.stat().st_mode & 0o077, jar.read_bytes() == b"evil") == (0, False)
+    assert "others can write there" in caplog.text
+
+
 # -- memory, damage, snapshots ---------------------------------------------------------------
 
 
