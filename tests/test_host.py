@@ -651,6 +651,22 @@ def test_a_damaged_header_is_ignored(tmp_path):
     assert len(a_slot.read(rows.schema, 1)) == 3
     a_slot._words[4] += 1
     assert a_slot.read(rows.schema, 1) is None
+    a_slot._words[4] = 1 << 40  # behind the end of the file
+    assert a_slot.read(rows.schema, 1) is None
+
+
+def test_a_damaged_description_is_ignored(tmp_path):
+    rows, hits = source([(1, 2, 3), (4, 1, 9)], 0)
+    a_slot = Slot(tmp_path / "a")
+    start, length = write(a_slot, [rows], choose_rows([rows], [hits], 4_000, 1.0))
+    a_slot.finish(1, 1, start, length)
+    content = bytearray((tmp_path / "a").read_bytes())
+    described = content[start : start + length].replace(b'"rows": 3', b'"rows": 9')
+    assert described != content[start : start + length]
+    with (tmp_path / "a").open("r+b") as file:
+        file.seek(start)
+        file.write(described)
+    assert a_slot.read(rows.schema, 1) is None
 
 
 def test_host_of_a_plan(path, root):
