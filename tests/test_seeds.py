@@ -15,7 +15,8 @@ import semistream as ss
 from semistream.host.folder import boot_seed
 from semistream.host.plan import HostSizes
 from semistream.host.warm import Warm
-from semistream.keys import Keys
+from semistream.kernels import chain_values
+from semistream.keys import Keys, random_salt
 from semistream.master import target
 
 TABLE = pa.table({"k": [f"key {i}" for i in range(100)], "n": np.arange(100)})
@@ -113,3 +114,13 @@ def test_the_seed_of_databases_is_that_of_all_processes():
     if Path("/proc/sys/kernel/random/boot_id").exists():
         assert int(found.stdout) == boot_seed()
     assert boot_seed().bit_length() > 64
+
+
+def test_integers_that_were_made_to_meet_in_one_chain_do_not():
+    """Products with a public constant that have the same middle bits."""
+    inverse, most = pow(0x9E3779B97F4A7C15, -1, 1 << 64), (1 << 64) - 1
+    made = np.array([i * inverse & most for i in range(1, 4_001)], np.uint64).view(np.int64)
+    for codes in (made, np.arange(4_000), np.arange(-2_000, 2_000) << 48, np.arange(4_000) << 40):
+        heads, chain = np.empty(4_096, np.int32), np.empty(4_000, np.int32)
+        chain_values(codes, heads, chain, np.uint64(random_salt()))
+        assert np.count_nonzero(heads >= 0) > 1_500  # of 2,550 if they were spread at random

@@ -255,31 +255,36 @@ def count_waiting(pages, state, counts):
 
 
 @njit(cache=True, inline="always")
-def _slot(code, mask):
-    return np.int64((np.uint64(code) * _GOLDEN) >> np.uint64(32)) & mask
+def _slot(code, salt, mask):
+    """Give a code's slot; the salt is odd, so that different codes stay different until the end."""
+    return np.int64(_mix(np.uint64(code) * salt)) & mask
 
 
 @njit(cache=True)
-def chain_values(codes, heads, chain):
-    """Index a batch whose equal codes are neighbours: the first row of each run is chained."""
+def chain_values(codes, heads, chain, salt):
+    """Index a batch whose equal codes are neighbours: the first row of each run is chained.
+
+    The salt, an odd number, is no one's guess: integers are their own codes, and whoever knew it
+    could choose some that all lie in one chain.
+    """
     heads[:] = -1
     mask = len(heads) - 1
     for row in range(len(codes)):
         if row == 0 or codes[row] != codes[row - 1]:
-            slot = _slot(codes[row], mask)
+            slot = _slot(codes[row], salt, mask)
             chain[row] = heads[slot]
             heads[slot] = row
 
 
 @njit(cache=True)
-def probe_values(probes, codes, heads, chain, hits, cursor, once, rows, positions, hit):
+def probe_values(probes, codes, heads, chain, salt, hits, cursor, once, rows, positions, hit):
     """Look the codes of arriving rows up in an index made by `chain_values`.
 
     Parameters
     ----------
     probes
         The codes of the arriving rows.
-    codes, heads, chain, hits
+    codes, heads, chain, salt, hits
         The indexed batch; ``hits`` counts, at the first row of each run, how often it was asked.
     cursor
         ``(row, position)`` to go on from; position −1 starts the row.
@@ -299,7 +304,7 @@ def probe_values(probes, codes, heads, chain, hits, cursor, once, rows, position
     while row < len(probes):
         code = probes[row]
         if position < 0:
-            position = heads[_slot(code, mask)]
+            position = heads[_slot(code, salt, mask)]
             while position >= 0 and codes[position] != code:
                 position = chain[position]
             if position >= 0:
@@ -318,11 +323,11 @@ def probe_values(probes, codes, heads, chain, hits, cursor, once, rows, position
 
 
 @njit(cache=True)
-def find_values(probes, codes, heads, chain, out):
+def find_values(probes, codes, heads, chain, salt, out):
     """Give the first row of each code in an index made by `chain_values`, −1 where none is."""
     mask = len(heads) - 1
     for i in range(len(probes)):
-        position = heads[_slot(probes[i], mask)]
+        position = heads[_slot(probes[i], salt, mask)]
         while position >= 0 and codes[position] != probes[i]:
             position = chain[position]
         out[i] = position

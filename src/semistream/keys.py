@@ -7,6 +7,7 @@ reverse holds for integers only, so real keys are compared where output is made 
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     Words = npt.NDArray[np.uint64]
 
-__all__ = ["Codes", "Keys", "is_among", "null_keys"]
+__all__ = ["Codes", "Keys", "is_among", "null_keys", "random_salt"]
 
 _INT64_MAX = 2**63 - 1
 _SIGN = np.uint64(1 << 63)
@@ -155,6 +156,11 @@ class Keys:
         if self.types[0] != pa.uint64():
             return codes
         return pa.array(codes.to_numpy().view(np.uint64) ^ _SIGN)
+
+
+def random_salt() -> int:
+    """Return an odd number of 64 bits for an index of codes; see `kernels.chain_values`."""
+    return secrets.randbits(64) | 1
 
 
 def null_keys(columns: Sequence[pa.Array]) -> int:

@@ -117,6 +117,7 @@ class Generation:
         self.slot, self.number = slot, number
         self._rows: int = described["rows"]
         self.widest: int = described["widest"]
+        self._salt = np.uint64(described["salt"])
         size, file = described["size"], slot.file.number
         # Two mappings: nothing but the hits can be written to by mistake.
         counted = mmap.mmap(file, max(1, 4 * self._rows), offset=HEADER)
@@ -148,7 +149,7 @@ class Generation:
         hit: npt.NDArray[np.bool_],
     ) -> tuple[int, int, int]:
         """Look codes up; see `semistream.kernels.probe_values`."""
-        index = (self.codes, self._heads, self._chain, self.hits)
+        index = (self.codes, self._heads, self._chain, self._salt, self.hits)
         found: tuple[int, int, int] = probe_values(
             codes, *index, cursor, once, rows, positions, hit
         )
@@ -157,7 +158,7 @@ class Generation:
     def find(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Give the first row of each code, −1 where there is none; nothing is counted."""
         first = np.empty(len(codes), dtype=np.int64)
-        find_values(codes, self.codes, self._heads, self._chain, first)
+        find_values(codes, self.codes, self._heads, self._chain, self._salt, first)
         return first
 
     def leave(self) -> None:

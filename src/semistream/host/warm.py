@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Warm"]
 
-_FORMAT = 1
+_FORMAT = 2
 _CODE = 32  # bytes for a changed code, while they are put together
 
 
