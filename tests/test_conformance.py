@@ -146,7 +146,7 @@ def test_direct_reads_in_all_checks(check, algorithm, options, direct_masters):
 def colliding(mask):
     """Hashes of which few are different."""
     hashes = keys._hashes
-    return lambda columns: hashes(columns) & np.int64(mask)
+    return lambda *given: hashes(*given) & np.int64(mask)
 
 
 @pytest.mark.one_in(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import threading
@@ -286,3 +287,14 @@ def test_tables_with_long_names_have_triggers_of_their_own() -> None:
     assert {len(name.encode()) <= 63 for names in found for name in names} == {True}
     assert found[0] == own.findall(trigger_sql(f"{base}a", "id"))  # however it is named
     assert own.findall(trigger_sql("products", "id"))[0] == "semistream_products_changed"
+
+
+def test_time_passes_while_the_system_sleeps(monkeypatch) -> None:
+    """A row may be no older than its ``ttl``, also after a laptop was opened again."""
+    slept, clock_gettime = 3_600.0, time.clock_gettime
+    monkeypatch.setattr(
+        time, "clock_gettime", lambda c: clock_gettime(c) + slept * (c == time.CLOCK_BOOTTIME)
+    )
+    for user in (ss.Join, Follower):
+        clock = inspect.signature(user).parameters["clock"].default
+        assert clock() - clock_gettime(time.CLOCK_MONOTONIC) > slept / 2

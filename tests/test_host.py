@@ -531,6 +531,25 @@ def test_folders_that_others_can_enter_are_refused(path, root):
     assert default_root().name.endswith(str(os.getuid()))
 
 
+def test_a_folder_that_another_user_took_is_no_obstacle(tmp_path, monkeypatch, caplog):
+    monkeypatch.delenv("SEMISTREAM_HOST_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(folder, "_MEMORY", tmp_path)
+    me = os.getuid()
+    mine = tmp_path / f"semistream-host-{me}"
+    assert default_root() == mine
+    mine.mkdir(mode=0o755)
+    assert default_root() == mine  # ours, but others can enter it: refused when it is opened
+    monkeypatch.setattr(folder.os, "getuid", lambda: me + 1)
+    (tmp_path / f"semistream-host-{me + 1}").mkdir()
+    instead = default_root()
+    assert instead.is_relative_to(tmp_path / "cache" / "semistream")
+    assert "belongs to another user" in caplog.text
+    (tmp_path / f"semistream-host-{me + 1}").rmdir()
+    (tmp_path / f"semistream-host-{me + 1}").symlink_to(mine)
+    assert default_root() == instead
+
+
 def test_a_file_system_without_room(path, root, monkeypatch, caplog):
     master, batches = opened(path), zipf(16_000)
     reserve = folder.Handle.reserve
@@ -631,6 +650,22 @@ def test_a_damaged_header_is_ignored(tmp_path):
     a_slot.finish(1, 1, *place)
     assert len(a_slot.read(rows.schema, 1)) == 3
     a_slot._words[4] += 1
+    assert a_slot.read(rows.schema, 1) is None
+    a_slot._words[4] = 1 << 40  # behind the end of the file
+    assert a_slot.read(rows.schema, 1) is None
+
+
+def test_a_damaged_description_is_ignored(tmp_path):
+    rows, hits = source([(1, 2, 3), (4, 1, 9)], 0)
+    a_slot = Slot(tmp_path / "a")
+    start, length = write(a_slot, [rows], choose_rows([rows], [hits], 4_000, 1.0))
+    a_slot.finish(1, 1, start, length)
+    content = bytearray((tmp_path / "a").read_bytes())
+    described = content[start : start + length].replace(b'"rows": 3', b'"rows": 9')
+    assert described != content[start : start + length]
+    with (tmp_path / "a").open("r+b") as file:
+        file.seek(start)
+        file.write(described)
     assert a_slot.read(rows.schema, 1) is None
 
 

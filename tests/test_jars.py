@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from semistream.commands import app
 from semistream.errors import OptionError
-from semistream.spark import jars
+from semistream.spark import jars, maven
+from semistream.spark.digests import DIGESTS
 from semistream.spark.maven import CENTRAL, Artifact, JarsError, download, repository
 
 if TYPE_CHECKING:
@@ -32,8 +33,11 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A Maven repository of our own, over HTTP, with the same gap as the real one."""
     folder = tmp_path / "registry"
     monkeypatch.setattr(jars, "spark_version", lambda: "4.1.3")
+    digests = {}
     for jar in (jar for kind in jars.KINDS for jar in jars.artifacts(kind)):
-        put(folder, jars._instead(jar))
+        path = put(folder, jars._instead(jar))
+        digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(maven, "DIGESTS", digests)
     handler = functools.partial(Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -86,7 +90,10 @@ def test_spark_downloads_where_nothing_was_fetched(registry: Path, tmp_path: Pat
     )
     assert settings["spark.jars.repositories"] == repository()
     assert settings["spark.jars.excludes"].endswith("spark-token-provider-kafka-0-10_2.13")
-    assert settings["spark.jars"].endswith("4.1.0-preview1.jar")
+    tokens = settings["spark.jars"]
+    assert tokens == str(
+        tmp_path / "empty" / "spark-token-provider-kafka-0-10_2.13-4.1.0-preview1.jar"
+    )
     put(registry, jars.artifacts("kafka")[1])
     assert "spark.jars.excludes" not in jars.resolve(["kafka"], tmp_path / "empty")
 
@@ -97,6 +104,57 @@ def test_other_bytes_than_published_are_refused(registry: Path, tmp_path: Path) 
     with pytest.raises(JarsError, match="other bytes"):
         download(jar, tmp_path / "jars")
     assert not list((tmp_path / "jars").iterdir())
+
+
+def test_the_digest_of_every_jar_is_known() -> None:
+    for spark in ("4.0.0", "4.0.4", "4.1.0", "4.1.3", "4.2.0"):
+        known = [kind for kind in jars.KINDS if kind != "iceberg" or spark < "4.2"]
+        for jar in (jar for kind in known for jar in jars.artifacts(kind, spark)):
+            assert len(DIGESTS[jars._instead(jar).file]) == 64
+
+
+def test_a_repository_that_puts_its_own_checksum_right_is_refused(registry, tmp_path) -> None:
+    jar = jars.artifacts("postgresql")[0]
+    path = registry / jar.path
+    path.write_bytes(b"evil")
+    digest = hashlib.sha1(b"evil", usedforsecurity=False).hexdigest()
+    path.with_name(f"{jar.file}.sha1").write_text(digest)
+    with pytest.raises(JarsError, match="other bytes"):
+        download(jar, tmp_path / "jars")
+
+
+def test_a_jar_that_was_changed_since_is_not_given_to_spark(registry, tmp_path) -> None:
+    folder = tmp_path / "jars"
+    (path,) = jars.fetch(["postgresql"], folder)
+    right = path.read_bytes()
+    path.write_bytes(b"")  # as after a power cut
+    with pytest.raises(JarsError, match=r"other bytes than the release has.*jars fetch"):
+        jars.resolve(["postgresql"], folder)
+    jars.fetch(["postgresql"], folder)
+    assert path.read_bytes() == right
+    assert jars.resolve(["postgresql"], folder) == {"spark.jars": str(path)}
+
+
+def test_of_other_releases_only_we_may_have_written_the_jar(
+    registry, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(maven, "DIGESTS", {})
+    folder = tmp_path / "jars"
+    (path,) = jars.fetch(["postgresql"], folder)
+    assert jars.resolve(["postgresql"], folder) == {"spark.jars": str(path)}
+    for open_to_all, mode in ((path, 0o600), (folder, 0o700)):
+        open_to_all.chmod(0o777)
+        with pytest.raises(JarsError, match="others can write to"):
+            jars.resolve(["postgresql"], folder)
+        open_to_all.chmod(mode)
+
+
+def test_a_mirror_without_tls_is_asked_only_for_what_is_known(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SEMISTREAM_MAVEN", "http://maven.example/all")
+    with pytest.raises(JarsError, match="without TLS"):
+        jars.resolve(["postgresql"], tmp_path)
+    with pytest.raises(JarsError, match="without TLS"):
+        download(Artifact("org.example", "unknown", "1"), tmp_path)
 
 
 def test_a_jar_that_is_not_there_is_named(registry: Path, tmp_path: Path) -> None:

@@ -552,7 +552,7 @@ def test_a_failure_leaves_a_master_of_another_version_too(tmp_path) -> None:
     master = ss.build_master(_table(), tmp_path, key="id")
     manifest = tmp_path / "manifest.json"
     whole = manifest.read_text()
-    manifest.write_text(whole.replace('"semistream_master": 1', '"semistream_master": 2'))
+    manifest.write_text(whole.replace('"semistream_master": 2', '"semistream_master": 3'))
     with pytest.raises(RuntimeError, match="the source broke"):
         ss.build_master(_failing(_table(700)), tmp_path, key="id")
     assert _files(tmp_path) == _own_files(master)

@@ -64,7 +64,7 @@ def test_a_pinned_snapshot_of_another_version_stays(tmp_path):
     pins.pin(tmp_path, QUERY, "4")
     manifest = tmp_path / old.manifest.name("manifest")
     kept = manifest.read_text()
-    manifest.write_text(kept.replace('"semistream_master": 1', '"semistream_master": 99'))
+    manifest.write_text(kept.replace('"semistream_master": 2', '"semistream_master": 99'))
     new = built(tmp_path, 2)
     assert there(tmp_path) == [new.manifest.files]
     manifest.write_text(kept)

@@ -18,6 +18,7 @@ from semistream.raw import (
     gather_fixed,
     gather_rows,
     gather_texts,
+    publish_offsets,
 )
 
 if TYPE_CHECKING:
@@ -128,9 +129,7 @@ class Blocks:
     def note(self, block: int, address: int) -> None:
         """Note a page, an Arrow message that begins at this address."""
         self.start[block] = address
-        found = self._found(address)
-        self.offsets[1:, block] = found[1:]
-        self.offsets[0, block] = found[0]  # last: it tells others that this page is known
+        publish_offsets(self._found(address), self.offsets, block)
 
     def gather_all(self, block: Numbers, position: Rows, memory: Recycled) -> list[pa.Array]:
         """Take all columns' values at these positions of these pages."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from semistream.allocation import concat_rows, take_rows
 from semistream.columns import in_place_width, make_column, varying_room
 from semistream.kernels import GONE, WAITING, chain_values, probe_values
+from semistream.keys import random_salt
 from semistream.plain import row_bytes
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Cache:
     def __init__(self, schema: pa.Schema, capacity: int) -> None:
         self.cost = CacheCost.of(schema)
         limit = int(capacity // self.cost(1, self.cost.least)) + 1
-        self._schema = schema
+        self._schema, self._salt = schema, np.uint64(random_salt())
         self._columns = [make_column(field.type, limit) for field in schema]
         self.batch = pa.RecordBatch.from_pylist([], schema=schema)
         self.codes = np.empty(0, dtype=np.int64)
@@ -157,7 +158,7 @@ class Cache:
         hit: npt.NDArray[np.bool_],
     ) -> tuple[int, int, int]:
         """Look codes up; see `semistream.kernels.probe_values`."""
-        index = (self.codes, self._heads, self._chain, self.hits)
+        index = (self.codes, self._heads, self._chain, self._salt, self.hits)
         found: tuple[int, int, int] = probe_values(
             codes, *index, cursor, once, rows, positions, hit
         )
@@ -209,7 +210,7 @@ class Cache:
         slots = 1 << max(0, (len(self) - 1).bit_length())
         self._heads = np.empty(slots, dtype=np.int32)
         self._chain = np.empty(len(self), dtype=np.int32)
-        chain_values(self.codes, self._heads, self._chain)
+        chain_values(self.codes, self._heads, self._chain, self._salt)
         sizes = row_bytes(self.batch)
         self._rows_bytes, self.widest = int(sizes.sum()), int(sizes.max(initial=0))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +23,7 @@ from semistream.master.opening import as_master
 from semistream.metrics import Metrics
 from semistream.plan import MemoryUse
 from semistream.spec import JoinSpec
-from semistream.units import parse_bytes
+from semistream.units import elapsed, parse_bytes
 
 if TYPE_CHECKING:
     import os
@@ -111,7 +110,7 @@ class Join:
         mark: str | None = None,
         max_wait: float | timedelta | None = None,
         filter: bool | None = None,  # noqa: A002 - the word users look for
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = elapsed,
         shared: HostShare | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from semistream.raw import load_byte, load_int64
+
 __all__ = [
     "ABSENT",
     "ANSWERED",
@@ -48,6 +50,12 @@ FOREVER = 1 << 62
 """Microseconds: the life of what never grows old."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_SIP = (  # "somepseudorandomlygeneratedbytes"
+    np.uint64(0x736F6D6570736575),
+    np.uint64(0x646F72616E646F6D),
+    np.uint64(0x6C7967656E657261),
+    np.uint64(0x7465646279746573),
+)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
@@ -60,27 +68,69 @@ def _mix(x):
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True)
-def hash_words(words, out):
-    """Fold one 64-bit word a row into the hashes ``out``."""
-    for i in range(len(out)):
-        out[i] = _mix(out[i] * _GOLDEN + np.uint64(words[i]) + _GOLDEN)
+@njit(cache=True, inline="always")
+def _rotated(x, bits):
+    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+
+
+@njit(cache=True, inline="always")
+def _sip_round(a, b, c, d):
+    a, c = a + b, c + d
+    b, d = _rotated(b, 13) ^ a, _rotated(d, 16) ^ c
+    a = _rotated(a, 32)
+    a, c = a + d, c + b
+    b, d = _rotated(b, 17) ^ c, _rotated(d, 21) ^ a
+    return a, b, _rotated(c, 32), d
+
+
+@njit(cache=True, inline="always")
+def _sip_begin(first, second):
+    """Begin SipHash-1-3 (Aumasson and Bernstein 2012) with a seed of two words."""
+    return first ^ _SIP[0], second ^ _SIP[1], first ^ _SIP[2], second ^ _SIP[3]
+
+
+@njit(cache=True, inline="always")
+def _sip_add(a, b, c, d, word):
+    a, b, c, d = _sip_round(a, b, c, d ^ word)
+    return a ^ word, b, c, d
+
+
+@njit(cache=True, inline="always")
+def _sip_end(a, b, c, d):
+    c ^= np.uint64(0xFF)
+    for _ in range(3):
+        a, b, c, d = _sip_round(a, b, c, d)
+    return a ^ b ^ c ^ d
 
 
 @njit(cache=True)
-def hash_bytes(offsets, data, out):
-    """Fold the byte string ``data[offsets[i]:offsets[i + 1]]`` of row i into ``out[i]``."""
+def hash_words(words, seed, out):
+    """Fold one 64-bit word a row into the hashes ``out``; without the seed no one can foretell it.
+
+    What is there before becomes a part of the seed.
+    """
     for i in range(len(out)):
-        start, end = offsets[i], offsets[i + 1]
-        h = out[i] * _GOLDEN + np.uint64(end - start) + _GOLDEN
-        word, shift = np.uint64(0), np.uint64(0)
-        for j in range(start, end):
-            word |= np.uint64(data[j]) << shift
-            shift += np.uint64(8)
-            if shift == np.uint64(64):
-                h = _mix(h ^ word) + _GOLDEN
-                word, shift = np.uint64(0), np.uint64(0)
-        out[i] = _mix(h ^ word)
+        a, b, c, d = _sip_begin(seed[0] ^ out[i], seed[1])
+        a, b, c, d = _sip_add(a, b, c, d, np.uint64(words[i]))
+        a, b, c, d = _sip_add(a, b, c, d, np.uint64(8) << np.uint64(56))
+        out[i] = _sip_end(a, b, c, d)
+
+
+@njit(cache=True)
+def hash_bytes(offsets, data, seed, out):
+    """Fold the bytes ``data[offsets[i]:offsets[i + 1]]`` of row i into ``out[i]`` likewise."""
+    base = np.int64(data.ctypes.data)
+    for i in range(len(out)):
+        at, end = base + offsets[i], base + offsets[i + 1]
+        last = np.uint64(end - at) << np.uint64(56)
+        a, b, c, d = _sip_begin(seed[0] ^ out[i], seed[1])
+        while end - at >= 8:
+            a, b, c, d = _sip_add(a, b, c, d, np.uint64(load_int64(at)))
+            at += 8
+        for j in range(end - at):
+            last |= np.uint64(load_byte(at + j)) << np.uint64(8 * j)
+        a, b, c, d = _sip_add(a, b, c, d, last)
+        out[i] = _sip_end(a, b, c, d)
 
 
 @njit(cache=True)
@@ -205,31 +255,36 @@ def count_waiting(pages, state, counts):
 
 
 @njit(cache=True, inline="always")
-def _slot(code, mask):
-    return np.int64((np.uint64(code) * _GOLDEN) >> np.uint64(32)) & mask
+def _slot(code, salt, mask):
+    """Give a code's slot; the salt is odd, so that different codes stay different until the end."""
+    return np.int64(_mix(np.uint64(code) * salt)) & mask
 
 
 @njit(cache=True)
-def chain_values(codes, heads, chain):
-    """Index a batch whose equal codes are neighbours: the first row of each run is chained."""
+def chain_values(codes, heads, chain, salt):
+    """Index a batch whose equal codes are neighbours: the first row of each run is chained.
+
+    The salt, an odd number, is no one's guess: integers are their own codes, and whoever knew it
+    could choose some that all lie in one chain.
+    """
     heads[:] = -1
     mask = len(heads) - 1
     for row in range(len(codes)):
         if row == 0 or codes[row] != codes[row - 1]:
-            slot = _slot(codes[row], mask)
+            slot = _slot(codes[row], salt, mask)
             chain[row] = heads[slot]
             heads[slot] = row
 
 
 @njit(cache=True)
-def probe_values(probes, codes, heads, chain, hits, cursor, once, rows, positions, hit):
+def probe_values(probes, codes, heads, chain, salt, hits, cursor, once, rows, positions, hit):
     """Look the codes of arriving rows up in an index made by `chain_values`.
 
     Parameters
     ----------
     probes
         The codes of the arriving rows.
-    codes, heads, chain, hits
+    codes, heads, chain, salt, hits
         The indexed batch; ``hits`` counts, at the first row of each run, how often it was asked.
     cursor
         ``(row, position)`` to go on from; position −1 starts the row.
@@ -249,7 +304,7 @@ def probe_values(probes, codes, heads, chain, hits, cursor, once, rows, position
     while row < len(probes):
         code = probes[row]
         if position < 0:
-            position = heads[_slot(code, mask)]
+            position = heads[_slot(code, salt, mask)]
             while position >= 0 and codes[position] != code:
                 position = chain[position]
             if position >= 0:
@@ -268,11 +323,11 @@ def probe_values(probes, codes, heads, chain, hits, cursor, once, rows, position
 
 
 @njit(cache=True)
-def find_values(probes, codes, heads, chain, out):
+def find_values(probes, codes, heads, chain, salt, out):
     """Give the first row of each code in an index made by `chain_values`, −1 where none is."""
     mask = len(heads) - 1
     for i in range(len(probes)):
-        position = heads[_slot(probes[i], mask)]
+        position = heads[_slot(probes[i], salt, mask)]
         while position >= 0 and codes[position] != probes[i]:
             position = chain[position]
         out[i] = position

@@ -1,13 +1,14 @@
 """Join keys as 64-bit codes.
 
 The engine orders, indexes and matches rows by a signed 64-bit code of their key: the value itself
-for a single integer key, a hash of the key otherwise. Two equal keys have the same code; the
+for a single integer key, a seeded hash of the key otherwise. Two equal keys have the same code; the
 reverse holds for integers only, so real keys are compared where output is made (`Keys.exact`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 
     TypeName = Callable[[pa.DataType], str]
     """Gives the name of a type in messages."""
+    Words = npt.NDArray[np.uint64]
 
-__all__ = ["Codes", "Keys", "is_among", "null_keys"]
+__all__ = ["Codes", "Keys", "is_among", "null_keys", "random_salt"]
 
 _INT64_MAX = 2**63 - 1
 _SIGN = np.uint64(1 << 63)
-_SEED = np.uint64(0x5EED5EED5EED5EED)
+_CHECKS = np.uint64(0x5EED5EED5EED5EED)
 
 
 @dataclass(frozen=True)
@@ -93,14 +95,18 @@ class Keys:
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
+    seed: int = field(default=0, repr=False)
+    """128 bits that hashes depend on: without them no one can choose keys that all have one code,
+    each of which would be compared with all others. Exact codes need none."""
 
     @classmethod
-    def of(cls, schema: pa.Schema, names: Sequence[str]) -> Keys:
+    def of(cls, schema: pa.Schema, names: Sequence[str], seed: int = 0) -> Keys:
         """Describe the key columns ``names`` of a master with this schema."""
         for name in names:
             if name not in schema.names:
                 raise SchemaError.missing("master", name, schema.names)
-        return cls(tuple(names), tuple(_canonical(n, schema.field(n).type) for n in names))
+        kinds = tuple(_canonical(n, schema.field(n).type) for n in names)
+        return cls(tuple(names), kinds, seed)
 
     @property
     def exact(self) -> bool:
@@ -138,22 +144,32 @@ class Keys:
         for column in columns:
             if column.null_count:
                 valid &= column.is_valid().to_numpy(zero_copy_only=False)
-        codes = _integers(columns[0]) if self.exact else _hashes(columns)
+        codes = _integers(columns[0]) if self.exact else _hashes(columns, self.seed_words)
         return Codes(codes, valid, not any(column.null_count for column in columns))
 
     def checks(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
         """Give a second hash of each key, of another seed: with the code, 128 bits."""
         columns = self.canonical(columns)
-        out = np.full(len(columns[0]), _SEED)
+        out = np.full(len(columns[0]), _CHECKS)
         for column in columns:
-            _fold(column, out)
+            _fold(column, self.seed_words, out)
         return out.view(np.int64)
+
+    @property
+    def seed_words(self) -> Words:
+        """The seed as two words of 64 bits."""
+        return np.frombuffer(self.seed.to_bytes(16, "little"), dtype=np.uint64)
 
     def decode(self, codes: pa.Array) -> pa.Array:
         """Give the keys that exact codes stand for, in the type they are compared in."""
         if self.types[0] != pa.uint64():
             return codes
         return pa.array(codes.to_numpy().view(np.uint64) ^ _SIGN)
+
+
+def random_salt() -> int:
+    """Return an odd number of 64 bits for an index of codes; see `kernels.chain_values`."""
+    return secrets.randbits(64) | 1
 
 
 def null_keys(columns: Sequence[pa.Array]) -> int:
@@ -187,32 +203,32 @@ def _integers(array: pa.Array) -> npt.NDArray[np.int64]:
     return (words ^ _SIGN).view(np.int64) if array.type == pa.uint64() else words.view(np.int64)
 
 
-def _words(array: pa.Array) -> npt.NDArray[np.uint64]:
+def _words(array: pa.Array) -> Words:
     if array.null_count:
         array = array.fill_null(0)
     return buffer(array, 1, np.uint64)
 
 
-def _hashes(columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+def _hashes(columns: Sequence[pa.Array], seed: Words) -> npt.NDArray[np.int64]:
     out = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
-        _fold(column, out)
+        _fold(column, seed, out)
     return out.view(np.int64)
 
 
-def _fold(array: pa.Array, out: npt.NDArray[np.uint64]) -> None:
+def _fold(array: pa.Array, seed: Words, out: Words) -> None:
     """Fold one key column into the hashes; what null rows get does not matter."""
     t, kind = pa.types, array.type
     if t.is_boolean(kind) or t.is_date32(kind):
-        hash_words(_words(array.cast(pa.int32()).cast(pa.int64())), out)
+        hash_words(_words(array.cast(pa.int32()).cast(pa.int64())), seed, out)
     elif t.is_decimal(kind) or t.is_fixed_size_binary(kind):
         width = kind.bit_width // 8
         offsets = (np.arange(len(array) + 1, dtype=np.int64) + array.offset) * width
-        hash_bytes(offsets, _bytes(array, 1), out)
+        hash_bytes(offsets, _bytes(array, 1), seed, out)
     elif t.is_string(kind) or t.is_binary(kind):
-        hash_bytes(buffer(array, 1, np.int32, more=1), _bytes(array, 2), out)
+        hash_bytes(buffer(array, 1, np.int32, more=1), _bytes(array, 2), seed, out)
     else:
-        hash_words(_words(array), out)
+        hash_words(_words(array), seed, out)
 
 
 def _bytes(array: pa.Array, number: int) -> npt.NDArray[np.uint8]:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 __all__ = [
+    "array_int32",
+    "array_int64",
     "buffer_offsets",
     "gather_bits",
     "gather_columns",
@@ -23,8 +25,12 @@ __all__ = [
     "gather_fixed",
     "gather_rows",
     "gather_texts",
+    "load_byte",
+    "load_int16",
+    "load_int32",
     "load_int64",
     "prefetch",
+    "publish_offsets",
 ]
 
 
@@ -40,6 +46,23 @@ def _load(bits, result):
         return result(types.int64), generate
 
     return load
+
+
+def _array(kind):
+    """Make an intrinsic that takes memory at an address for an array, which vectorizes."""
+
+    @intrinsic
+    def pointer(_context, _address):
+        def generate(context, builder, signature, arguments):
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(kind)(types.int64), generate
+
+    @njit(cache=True, inline="always")
+    def array(address, count):
+        return carray(pointer(address), (count,))
+
+    return array
 
 
 def _store(bits, kind):
@@ -99,18 +122,36 @@ def prefetch(_context, _address):
     return types.void(types.int64), generate
 
 
+def _fence(order):
+    """Make an intrinsic that keeps memory accesses before it from passing those after it."""
+
+    @intrinsic
+    def fence(_context):
+        def generate(context, builder, _, __):
+            builder.fence(order)
+            return context.get_dummy_value()
+
+        return types.void(), generate
+
+    return fence
+
+
 _TILE = 64  # rows of a column whose memory is asked for before it is read
 _AHEAD = 32  # rows: so far ahead their memory is asked for
 _LINES = 320  # that are asked for together; the processor's first cache has 512 or more
 _LINE = 64  # bytes that come together
 _MOST_MOVED = 256  # bytes; more are copied by memcpy, which is slow to start
 
+array_int32 = _array(types.int32)
+array_int64 = _array(types.int64)
 load_int64 = _load(64, types.int64)
-_load_int32 = _load(32, types.int32)
-_load_int16 = _load(16, types.int16)
-_load_byte = _load(8, types.uint8)
+load_int32 = _load(32, types.int32)
+load_int16 = _load(16, types.int16)
+load_byte = _load(8, types.uint8)
 _store_int64 = _store(64, types.int64)
 _store_int32 = _store(32, types.int32)
+_fence_acquire = _fence("acquire")
+_fence_release = _fence("release")
 
 
 _move_16 = _move(16)
@@ -139,7 +180,7 @@ def _copy_values(sources, width, out):
             _store_int64(out + 8 * i, load_int64(sources[i]))
     elif width == 4:
         for i in range(len(sources)):
-            _store_int32(out + 4 * i, _load_int32(sources[i]))
+            _store_int32(out + 4 * i, load_int32(sources[i]))
     elif width >= 16:
         for i in range(len(sources)):
             _copy_wide(out + width * i, sources[i], width)
@@ -179,6 +220,7 @@ def gather_rows(start, offsets, lines, widths, block, position, outs, first):
     all columns before any of it is read: a row that is not in the processor's cache has a line or
     two in every column, and to wait for them one by one would be most of the work.
     """
+    _fence_acquire()  # another process may have noted a page: its offsets are read after that
     columns = len(lines)
     tile = max(4, _LINES // max(1, columns))
     sources = np.empty((columns, tile), np.int64)
@@ -223,7 +265,7 @@ def gather_bits(start, offset, block, position, out, first):
     for i in range(len(block)):
         row, one = np.int64(position[i]), np.uint8(1)
         if offset[block[i]] != 0:
-            byte = _load_byte(start[block[i]] + offset[block[i]] + (row >> 3))
+            byte = load_byte(start[block[i]] + offset[block[i]] + (row >> 3))
             one = (byte >> np.uint8(row & 7)) & np.uint8(1)
         zeros += 1 - np.int64(one)
         at = first + i
@@ -234,7 +276,7 @@ def gather_bits(start, offset, block, position, out, first):
 @njit(cache=True, inline="always")
 def _bound(base, row, wide):
     """Give an offset of a column of texts, of 32 or 64 bits."""
-    return load_int64(base + 8 * row) if wide else np.int64(_load_int32(base + 4 * row))
+    return load_int64(base + 8 * row) if wide else np.int64(load_int32(base + 4 * row))
 
 
 @njit(cache=True)
@@ -271,32 +313,42 @@ def gather_texts(start, offset, data, block, position, wide, out):
 @njit(cache=True, inline="always")
 def _field(table, number):
     """Give the address of a field of a FlatBuffers table, 0 where it is not there."""
-    lines = table - np.int64(_load_int32(table))
-    if 4 + 2 * number >= _load_int16(lines):
+    lines = table - np.int64(load_int32(table))
+    if 4 + 2 * number >= load_int16(lines):
         return np.int64(0)
-    offset = np.int64(_load_int16(lines + 4 + 2 * number))
+    offset = np.int64(load_int16(lines + 4 + 2 * number))
     return table + offset if offset else np.int64(0)
 
 
 @njit(cache=True, inline="always")
 def _follow(address):
-    return address + np.int64(_load_int32(address))
+    return address + np.int64(load_int32(address))
 
 
 @njit(cache=True)
 def buffer_offsets(message, numbers, out, lines, nulls):
     """Write where these buffers of an encapsulated Arrow record batch begin, 0 for empty ones.
 
-    ``message`` is the address of its first byte, from which offsets count. By Message.fbs of the
+    ``message`` is the address of its first byte, from which offsets count; it was found sound (see
+    `semistream.structure.page_fits`). By Message.fbs of the
     Arrow format, field 2 of a Message is its header, field 2 of a RecordBatch its buffers: pairs
     of offset and length. ``nulls[c]`` is set where the line before ``lines[c]``, the validity of
-    column c, is not empty.
+    column c, is not empty; it is never cleared, for another process may have set it meanwhile.
     """
-    body = 8 + np.int64(_load_int32(message + 4))
+    body = 8 + np.int64(load_int32(message + 4))
     header = _follow(_field(_follow(message + 8), 2))
     buffers = _follow(_field(header, 2)) + 4
     for i in range(len(numbers)):
         entry = buffers + 16 * numbers[i]
         out[i] = body + load_int64(entry) if load_int64(entry + 8) > 0 else 0
     for c in range(len(lines)):
-        nulls[c] |= out[lines[c] - 1] != 0
+        if out[lines[c] - 1] != 0:
+            nulls[c] = True
+
+
+@njit(cache=True)
+def publish_offsets(found, offsets, block):
+    """Write the offsets of a page's buffers, the first one last: it tells others of the rest."""
+    offsets[1:, block] = found[1:]
+    _fence_release()
+    offsets[0, block] = found[0]

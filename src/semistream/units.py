@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 import re
+import time
 from datetime import timedelta
 
 from semistream.errors import OptionError
 
-__all__ = ["format_bytes", "parse_bytes", "parse_count", "parse_seconds"]
+__all__ = ["elapsed", "format_bytes", "parse_bytes", "parse_count", "parse_seconds"]
 
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB"))}
 _LARGEST = 1 << 63  # sizes are 64-bit integers in what is compiled
@@ -18,6 +19,16 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)\s*")
 _SIZE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([KMGT]?)i?B?\s*", re.IGNORECASE)
 _COUNT = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*([KMB]?)\s*", re.IGNORECASE)
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def elapsed() -> float:
+    """Return seconds since the system began; unlike `time.monotonic` also those that it slept.
+
+    It is the same in all processes: rows held for a while grow old while a laptop is closed.
+    """
+    return time.clock_gettime(_CLOCK)
 
 
 def parse_bytes(size: int | str, what: str = "memory") -> int:

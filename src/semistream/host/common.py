@@ -103,7 +103,8 @@ class Common:
 
     def staged_bytes(self, snapshot: int) -> int:
         """Give the bytes of the rows of this snapshot that are on their way."""
-        return int(self._words[_STAGED]) if int(self._words[_SNAPSHOT]) == snapshot else 0
+        staged = int(self._words[_STAGED]) if int(self._words[_SNAPSHOT]) == snapshot else 0
+        return min(staged, int(self._log.size))
 
     def stage(self, rows: pa.RecordBatch, snapshot: int) -> bool:
         """Append rows of this snapshot of the master, if there is room."""

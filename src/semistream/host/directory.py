@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Directory"]
 
+_FORMAT = 2  # raise it when what the bytes mean changes
 _MINUTES = 10
+_REPLACED = 1  # minute, where the same columns of another snapshot are read by now
 
 
 class Directory:
     """Bytes that all processes on a host map, zero at first.
 
-    A page is verified, and its buffers are noted, by whoever wants it first. Two who do so at once
-    write the same: there is no lock.
+    A page is verified, and its buffers are noted, by whoever wants it first. There is no lock: two
+    who note one page write the same, and what all pages share is only ever set, never cleared.
 
     Parameters
     ----------
@@ -43,11 +45,13 @@ class Directory:
 
     def __init__(self, root: Path, master: Master, wanted: Sequence[str], size: int) -> None:
         place = master.origin or str(master.path.resolve())
-        kin = f"pages-{_digest(place)}-"
-        told = f"{boot()} {master.snapshot} {master.manifest.page_bytes} {size} {list(wanted)!r}"
-        name = f"{kin}{_digest(told)}"
-        if not (root / name).exists():
-            sweep_folder(root, _MINUTES / 1440, kin)  # of snapshots that no one reads any more
+        kin = f"pages-{_FORMAT}-{_digest(place)}-"
+        replaced = f"{kin}{_digest(repr(list(wanted)))}-"
+        told = f"{boot()} {master.snapshot} {master.manifest.page_bytes} {size}"
+        name = f"{replaced}{_digest(told)}"
+        if not (root / name).exists():  # what no one reads any more is outside of every budget
+            sweep_folder(root, _REPLACED / 1440, replaced)
+            sweep_folder(root, _MINUTES / 1440, kin)
         folder, self._folder = open_folder(root, name)
         file = Handle(folder / "directory")
         reserve(file, folder / "directory", size)

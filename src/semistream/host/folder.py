@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import platform
+import secrets
 import shutil
 import stat
 import tempfile
@@ -14,17 +17,22 @@ from pathlib import Path
 import xxhash
 
 from semistream.errors import HostFolderError
+from semistream.user_cache import user_cache
 
 __all__ = [
     "FILES",
     "Handle",
     "boot",
+    "boot_seed",
     "default_root",
     "open_folder",
     "own_folder",
+    "private_place",
     "reserve",
     "sweep_folder",
 ]
+
+log = logging.getLogger(__name__)
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, which no one else may enter
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -50,7 +58,29 @@ def default_root(size: int = 0) -> Path:
     if usable:
         found = os.statvfs(_MEMORY)
         usable = found.f_blocks * found.f_frsize > 2 * size  # the same for all, whatever is free
-    return (_MEMORY if usable else Path(tempfile.gettempdir())) / f"semistream-host-{os.getuid()}"
+    return private_place("semistream-host", _MEMORY if usable else Path(tempfile.gettempdir()))
+
+
+def private_place(name: str, shared: Path) -> Path:
+    """Return this user's folder in one that all may write to, or in the cache if that is taken.
+
+    Whoever makes a folder of that name first would otherwise end all joins of this user.
+    """
+    folder = shared / f"{name}-{os.getuid()}"
+    try:
+        taken = folder.lstat().st_uid != os.getuid()
+    except OSError:
+        taken = False
+    if not taken:
+        return folder
+    instead = user_cache() / f"{name}-{platform.node()}"  # homes may be shared by hosts
+    _warn_of_another(folder, instead)
+    return instead
+
+
+@cache  # once in a process is enough
+def _warn_of_another(folder: Path, instead: Path) -> None:
+    log.warning("%s belongs to another user: %s is used instead", folder, instead)
 
 
 @cache
@@ -60,6 +90,16 @@ def boot() -> int:
     What was written to a disk before the last one ended may be there in part only.
     """
     return xxhash.xxh3_64_intdigest(_BOOT.read_bytes()) if _BOOT.exists() else 1
+
+
+@cache
+def boot_seed() -> int:
+    """Return 128 bits that are the same in all processes until the system ends, and no one's guess.
+
+    Hashes of a database's keys depend on them: processes of a host hold rows together by these.
+    """
+    known = _BOOT.exists()
+    return xxhash.xxh3_128_intdigest(_BOOT.read_bytes()) if known else secrets.randbits(128)
 
 
 class Handle:

@@ -19,7 +19,7 @@ from semistream.blocks import Blocks
 from semistream.columns import is_in_place
 from semistream.host.sizes import BESIDE, HEADER, overhead
 from semistream.kernels import chain_values
-from semistream.keys import is_among
+from semistream.keys import is_among, random_salt
 from semistream.plain import row_bytes, row_width
 from semistream.raw import gather_bits, gather_ends, gather_fixed, gather_texts
 
@@ -162,9 +162,10 @@ class _Writer:
         chain, at_chain = self._array(np.int32, rows)
         columns = [self._column(i) for i in range(self._sources[0].num_columns)]
         codes = np.frombuffer(self._memory, np.int64, rows, columns[0]["buffers"][1][0])
-        chain_values(codes, heads, chain)
+        salt = random_salt()
+        chain_values(codes, heads, chain, np.uint64(salt))
         described = {"rows": rows, "widest": chosen.widest, "heads": at_heads, "chain": at_chain}
-        described |= {"columns": columns, "size": self._end}
+        described |= {"salt": salt, "columns": columns, "size": self._end}
         content = json.dumps(described).encode()
         _, (start, length) = self._put(content)
         return start, length

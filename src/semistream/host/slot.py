@@ -6,6 +6,8 @@
     hits       how often each join value was asked for, at its first row; readers count here
     the rest   heads, chain, the columns' buffers, the description
 
+The checksum is of header and description. The rest is trusted: only this user can write here.
+
 Whoever reads a slot holds its lock together with others, whoever writes it holds it alone. The
 header is made invalid before anything is written, and valid after everything is.
 """
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Generation", "Slot"]
 
-_MAGIC = 0x31_544F_4C53  # SLOT1
+_MAGIC = 0x32_544F_4C53  # SLOT2
 _WORDS = 7  # magic, boot, snapshot, generation, start and length of the description, checksum
 
 
@@ -69,20 +71,24 @@ class Slot:
         if not self.file.lock():
             return None
         words = self._words.copy()
-        if self.number_of(snapshot) and words[_WORDS - 1] == self._checksum(words):
-            return Generation(self, int(words[3]), self._description(words), schema)
+        if self.number_of(snapshot):
+            content = self._description(words)
+            if words[_WORDS - 1] == self._checksum(words, content):
+                return Generation(self, int(words[3]), json.loads(content), schema)
         self.file.unlock()
         return None
 
-    def _description(self, words: npt.NDArray[np.uint64]) -> dict[str, Any]:
+    def _description(self, words: npt.NDArray[np.uint64]) -> bytes:
+        """Give the bytes of the description; none where it would not lie in the file."""
         start, length = int(words[4]), int(words[5])
-        memory = mmap.mmap(self.file.number, start + length, prot=mmap.PROT_READ)
-        described: dict[str, Any] = json.loads(memory[start:])
-        return described
+        if not 0 < start + length <= self.file.size:
+            return b""
+        with mmap.mmap(self.file.number, start + length, prot=mmap.PROT_READ) as memory:
+            return memory[start:]
 
     @staticmethod
-    def _checksum(words: npt.NDArray[np.uint64]) -> int:
-        return xxhash.xxh3_64_intdigest(words[:-1].tobytes())
+    def _checksum(words: npt.NDArray[np.uint64], content: bytes) -> int:
+        return xxhash.xxh3_64_intdigest(words[:-1].tobytes() + content)
 
     def begin(self, size: int) -> mmap.mmap | None:
         """Make the slot invalid and give its memory to be written to, None where there is none."""
@@ -94,7 +100,7 @@ class Slot:
     def finish(self, snapshot: int, generation: int, start: int, length: int) -> None:
         """Make the slot valid, its description being where it is said to be."""
         words = np.array([_MAGIC, boot(), snapshot, generation, start, length, 0], np.uint64)
-        words[-1] = self._checksum(words)
+        words[-1] = self._checksum(words, self._description(words))
         self._words[1:] = words[1:]
         self._words[0] = words[0]
 
@@ -111,6 +117,7 @@ class Generation:
         self.slot, self.number = slot, number
         self._rows: int = described["rows"]
         self.widest: int = described["widest"]
+        self._salt = np.uint64(described["salt"])
         size, file = described["size"], slot.file.number
         # Two mappings: nothing but the hits can be written to by mistake.
         counted = mmap.mmap(file, max(1, 4 * self._rows), offset=HEADER)
@@ -126,6 +133,7 @@ class Generation:
             for field, column in zip(schema, described["columns"], strict=True)
         ]
         self.batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        self.batch.validate()  # by the sizes of its buffers
         self.codes = self.batch.column(0).to_numpy()
 
     def __len__(self) -> int:
@@ -141,7 +149,7 @@ class Generation:
         hit: npt.NDArray[np.bool_],
     ) -> tuple[int, int, int]:
         """Look codes up; see `semistream.kernels.probe_values`."""
-        index = (self.codes, self._heads, self._chain, self.hits)
+        index = (self.codes, self._heads, self._chain, self._salt, self.hits)
         found: tuple[int, int, int] = probe_values(
             codes, *index, cursor, once, rows, positions, hit
         )
@@ -150,7 +158,7 @@ class Generation:
     def find(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Give the first row of each code, −1 where there is none; nothing is counted."""
         first = np.empty(len(codes), dtype=np.int64)
-        find_values(codes, self.codes, self._heads, self._chain, first)
+        find_values(codes, self.codes, self._heads, self._chain, self._salt, first)
         return first
 
     def leave(self) -> None:

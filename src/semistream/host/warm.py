@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Warm"]
 
-_FORMAT = 1
+_FORMAT = 2
 _CODE = 32  # bytes for a changed code, while they are put together
 
 
@@ -42,7 +42,8 @@ class Warm:
     def name(self, sizes: HostSizes) -> str:
         """Give the name of the folder in which all joins of the same kind meet."""
         schema = self.schema.remove_metadata().serialize().to_pybytes().hex()
-        parts = [_FORMAT, _identity(self.master), schema, self.once, sizes.components]
+        parts = [_FORMAT, _identity(self.master), self.master.keys.seed, schema, self.once]
+        parts.append(sizes.components)
         return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
 
     @property

@@ -63,14 +63,17 @@ class KeyFilter:
     def load(cls, file: ReadFile, stored: tuple[int, int], words: int) -> KeyFilter:
         """Read a filter of so many words and this checksum, folding it to ``words`` as it comes."""
         total, expected = stored
+        if total.bit_count() != 1 or file.size != total * 8:  # it folds by halves
+            msg = f"{file.path}: {file.size:,} bytes, not a filter of {total:,} words"
+            raise CorruptPageError(f"{msg}; build the master again")
         memory = bytearray(8 * min(total, max(words, _LEAST_READ)))
         chunk = cls(np.frombuffer(memory, dtype=np.uint64))
-        out, content, size = np.zeros(words, dtype=np.uint64), xxhash.xxh3_64(), 0
+        out, content = np.zeros(words, dtype=np.uint64), xxhash.xxh3_64()
         for start in range(0, total * 8, len(memory)):
-            size += file.read_into(memoryview(memory), start)
+            file.read_into(memoryview(memory), start)
             content.update(memory)
             out |= chunk.folded(words).words
-        if size != total * 8 or content.intdigest() != expected:
+        if content.intdigest() != expected:
             msg = (
                 f"{file.path}: the filter is damaged, its checksum differs; build the master again"
             )

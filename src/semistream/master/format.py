@@ -61,7 +61,7 @@ __all__ = [
     "page_schema",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ALIGNMENT = 4096
 MANIFEST = "manifest.json"
 CODE = "__code"
@@ -139,6 +139,8 @@ class Manifest:
     changed: int = 0
     """How many codes the file of changes has: 64 bits each, little endian, sorted."""
     changes_checksum: int = 0
+    seed: int = 0
+    """What codes that are hashes depend on, 128 bits; see `Keys.seed`."""
 
     def name(self, kind: str) -> str:
         """Give the name of a file: ``"pages"``, ``"index"``, ``"filter"``, ``"manifest"``, …."""
@@ -233,6 +235,8 @@ def _problems(manifest: Manifest) -> Iterator[str]:
     for name, number in numbers.items():
         if type(number) is not int or not 0 <= number < 2**64:
             yield f"{name} is {number!r}"
+    if type(m.seed) is not int or not 0 <= m.seed < 2**128:
+        yield "the seed of hashes is no number of 128 bits"
     if not _fits(m, s):
         yield "sizes and counts do not go together"
     if not _is_source(m.source):

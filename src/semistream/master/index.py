@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.errors import CorruptPageError
 from semistream.master.format import aligned, checksum
+from semistream.structure import index_fits
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.master.files import ReadFile
+    from semistream.master.format import Manifest
 
 __all__ = ["Index", "IndexWriter"]
 
@@ -29,6 +31,12 @@ _COLUMNS = np.dtype(
         ("rows", "<i4"),
         ("widest", "<i4"),  # bytes of the part's largest row
         ("starts", "?"),  # a page; false where it goes on
+    ]
+)
+_SCHEMA = pa.schema(
+    [
+        (name, pa.bool_() if name == "starts" else pa.from_numpy_dtype(_COLUMNS[name]))
+        for name in _COLUMNS.names or ()
     ]
 )
 LONGEST = 2**31 - 1
@@ -88,16 +96,16 @@ class Index:
     """The first part of each page; None where every page has one part."""
 
     @classmethod
-    def load(cls, file: ReadFile, expected: int) -> Index:
-        """Map an index file that has the expected checksum."""
+    def load(cls, file: ReadFile, manifest: Manifest) -> Index:
+        """Map the index file of a snapshot, and check that its lines follow from each other."""
         data = file.mapped()
-        if checksum(data) != expected:
-            msg = f"{file.path}: the index is damaged, its checksum differs; build the master again"
-            raise CorruptPageError(msg)
-        batch = pa.ipc.open_file(data).get_batch(0)
+        if checksum(data) != manifest.index_checksum:
+            _refuse(file, "its checksum differs")
+        batch = _lines(file, data)
         starts = batch.column("starts").to_numpy(zero_copy_only=False)
-        first = None if starts.all() else np.flatnonzero(starts)
         columns = {n: batch.column(n).to_numpy() for n in batch.schema.names if n != "starts"}
+        _check(file, columns, starts, manifest)
+        first = None if starts.all() else np.flatnonzero(starts)
         pages = columns["code"] if first is None else columns["code"][first]
         return cls(**columns, page_code=pages, first_part=first)
 
@@ -131,3 +139,47 @@ class Index:
         page = part if first is None else int(np.searchsorted(first, part, side="right")) - 1
         whole = len(self.parts(page)) == 1
         return f"page {page}" if whole else f"page {page}, part {part - self.parts(page)[0]},"
+
+
+def _refuse(file: ReadFile, why: str) -> NoReturn:
+    msg = f"{file.path}: the index is damaged, {why}; build the master again"
+    raise CorruptPageError(msg)
+
+
+def _lines(file: ReadFile, data: pa.Buffer) -> pa.RecordBatch:
+    """Give the record batch of an index file; its columns lie in the file."""
+    try:
+        batch = pa.ipc.open_file(data).get_batch(0)
+        batch.validate()
+    except (pa.ArrowException, OSError, ValueError, IndexError) as error:
+        _refuse(file, str(error))
+    if batch.schema != _SCHEMA or any(column.null_count for column in batch.columns):
+        _refuse(file, "its columns are not those of an index")
+    low, high = data.address, data.address + data.size
+    values = [column.buffers()[1] for column in batch.columns]
+    if batch.num_rows and any(not low <= b.address <= high - b.size for b in values):
+        _refuse(file, "its columns do not lie in it")  # compressed ones, say
+    return batch
+
+
+def _check(
+    file: ReadFile,
+    columns: dict[str, npt.NDArray[Any]],
+    starts: npt.NDArray[np.bool_],
+    manifest: Manifest,
+) -> None:
+    """Refuse lines that do not follow from each other, or are not those the manifest tells of."""
+    c = columns
+    part, end = index_fits(c["code"], c["offset"], c["length"], c["rows"], c["widest"], starts)
+    if part >= 0:
+        _refuse(file, f"part {part} does not follow from those before it")
+    found = {
+        "rows": int(columns["rows"].sum(dtype=np.int64)),
+        "parts": len(starts),
+        "pages": int(np.count_nonzero(starts)),
+        "widest_row": int(columns["widest"].max(initial=0)),
+        "largest_part": aligned(int(columns["length"].max(initial=0))),
+    }
+    told = {name: getattr(manifest.statistics, name) for name in found}
+    if found != told or end != manifest.pages_bytes:
+        _refuse(file, f"it has {found} in {end:,} bytes, and the manifest tells of {told}")

@@ -6,7 +6,7 @@ import mmap
 import os
 from abc import ABC, abstractmethod
 from itertools import zip_longest
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from semistream.errors import CorruptPageError, MasterError, OptionError
 from semistream.master.aio import Reads
 from semistream.master.files import ReadFile, held_pages
 from semistream.master.format import aligned, checksum
+from semistream.master.shape import PageShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,6 +48,7 @@ class PageReader(ABC):
         self._file = master.pages_file
         self._index = master.index
         self._schema = master.page_schema
+        self._shape = PageShape(self._schema)
 
     @classmethod
     def open(cls, path: Path) -> ReadFile:
@@ -74,7 +76,10 @@ class PageReader(ABC):
     def load(self, part: int, count: int) -> list[pa.RecordBatch]:
         """Read ``count`` neighbouring parts with one call to the operating system."""
         contents = self._contents(range(part, part + count))
-        return [pa.ipc.read_record_batch(content, self._schema) for content in contents]
+        try:
+            return [pa.ipc.read_record_batch(content, self._schema) for content in contents]
+        except (pa.ArrowException, OSError) as error:  # what Arrow reads of a header and we do not
+            self._refuse(int(self._index.offset[part]), f"is no page ({error})")
 
     def addresses(self, parts: range) -> list[int]:
         """Read neighbouring parts likewise; give where each lies in memory."""
@@ -119,8 +124,11 @@ class PageReader(ABC):
     def _verify(self, content: pa.Buffer, part: int) -> None:
         if checksum(content) != int(self._index.checksum[part]):
             self._refuse(int(self._index.offset[part]), "is damaged, its checksum differs")
+        length, rows = int(self._index.length[part]), int(self._index.rows[part])
+        if not self._shape.fits(content, length, rows):
+            self._refuse(int(self._index.offset[part]), "does not hold what its header says")
 
-    def _refuse(self, byte: int, what: str) -> None:
+    def _refuse(self, byte: int, what: str) -> NoReturn:
         page = self._index.page_at(byte)
         msg = f"{self._file.path}: {page} (byte {byte:,}) {what}; build the master again"
         raise CorruptPageError(msg)
@@ -231,6 +239,8 @@ class _DirectReader(PageReader):
             reads.wait_for_all()  # they write into the buffers
 
     def _start(self, reads: Reads, buffer: int, start: int, length: int) -> bool:
+        if length > len(self._memory[buffer]):  # the kernel would write behind it
+            self._refuse(start, f"has {length:,} bytes, more than the index told")
         address = self._buffers[buffer].address
         return reads.start(buffer, self._file.handle, address, length, start)
 

@@ -218,8 +218,8 @@ def _open_chosen(folder: Path, snapshot: str, kind: type[PageReader], read: str)
 
 
 def _open(folder: Path, manifest: Manifest, kind: type[PageReader], read: str) -> Master:
-    keys = Keys.of(manifest.schema, manifest.key)
-    index = Index.load(ReadFile(folder / manifest.name("index")), manifest.index_checksum)
+    keys = Keys.of(manifest.schema, manifest.key, manifest.seed)
+    index = Index.load(ReadFile(folder / manifest.name("index")), manifest)
     pages = kind.open(folder / manifest.name("pages"))
     found, wanted = pages.size, manifest.pages_bytes
     if found != wanted:  # reading a mapped file that is too short would kill us (SIGBUS)

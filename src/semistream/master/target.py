@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import uuid
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,12 +112,14 @@ class Target:
         schema: pa.Schema,
         key: str | Sequence[str],
         page_bytes: int,
+        seed: int | None = None,
     ) -> Target:
-        """Check that such a master can be built there."""
+        """Check that such a master can be built there, with this seed or one of its own."""
         keys, folder = _keys(schema, column_names(key, "key")), master_folder(path)
         with writing(folder):
             _check_folder(folder)
-        return cls(folder, schema, keys, page_bytes)
+        seed = _seed(folder, keys) if seed is None else seed
+        return cls(folder, schema, replace(keys, seed=seed), page_bytes)
 
     @property
     def page_schema(self) -> pa.Schema:
@@ -163,6 +166,7 @@ class Target:
             pages_bytes=lines.end,
             filter_words=len(keys.words),
             filter_checksum=checksum(keys.words.data),
+            seed=self.keys.seed,
             **origin.fields,
         )
         contents: dict[str, bytes | memoryview] = {
@@ -228,6 +232,18 @@ def _keys(schema: pa.Schema, names: list[str]) -> Keys:
     keys = Keys.of(schema, names)
     page_schema(schema, keys)
     return keys
+
+
+def _seed(folder: Path, keys: Keys) -> int:
+    """Draw a seed for codes that are hashes, or keep that of the master which is built anew."""
+    if keys.exact:
+        return 0
+    try:
+        old = Manifest.load(folder)
+        same = Keys.of(old.schema, old.key) == keys
+    except (MasterError, SchemaError):
+        same = False
+    return old.seed if same else secrets.randbits(128)
 
 
 def _storable(field: pa.Field) -> bool:

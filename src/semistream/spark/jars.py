@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semistream.errors import OptionError
-from semistream.spark.maven import CENTRAL, Artifact, JarsError, download, exists, repository
+from semistream.spark.maven import (
+    CENTRAL,
+    Artifact,
+    JarsError,
+    download,
+    exists,
+    is_right,
+    trusted_repository,
+)
 from semistream.user_cache import user_cache
 
 if TYPE_CHECKING:
@@ -130,10 +138,13 @@ def fetch(
     """
     folder = folder or folder_for()
     needed = [artifact for kind in kinds for artifact in artifacts(kind)]
-    return [_present(jar, folder) or _fetch(jar, folder, progress) for jar in needed]
+    return [_fetch(jar, folder, progress) for jar in needed]
 
 
 def _fetch(artifact: Artifact, folder: Path, progress: Progress | None) -> Path:
+    present = _present(artifact, folder)
+    if present and is_right(present):
+        return present
     absent = artifact.name == TOKENS and exists(artifact) is False
     return download(_instead(artifact) if absent else artifact, folder, progress)
 
@@ -162,26 +173,33 @@ def resolve(kinds: Iterable[str], folder: str | Path | None = None) -> dict[str,
     if not kinds:
         return {}
     place = Path(folder) if folder else folder_for()
-    jars = _packages(kinds) if missing(kinds, place) else _files(kinds, place)
+    jars = _packages(kinds, place) if missing(kinds, place) else _files(kinds, place)
     return {**jars, **_sql(kinds)}
 
 
 def _files(kinds: list[str], folder: Path) -> dict[str, str]:
     needed = [artifact for kind in kinds for artifact in artifacts(kind)]
-    return {"spark.jars": ",".join(str(_present(artifact, folder)) for artifact in needed)}
+    found = [file for artifact in needed if (file := _present(artifact, folder))]
+    if wrong := [str(file) for file in found if not is_right(file)]:
+        raise JarsError(
+            f"{', '.join(wrong)}: other bytes than the release has, or in a folder that others can "
+            "write to; remove them and run: semistream jars fetch."
+        )
+    return {"spark.jars": ",".join(map(str, found))}
 
 
-def _packages(kinds: list[str]) -> dict[str, str]:
+def _packages(kinds: list[str], folder: Path) -> dict[str, str]:
     """Ask Spark for the first jar of each connector; it finds what that one depends on."""
     settings = {"spark.jars.packages": ",".join(artifacts(kind)[0].coordinate for kind in kinds)}
-    if repository() != CENTRAL:
-        settings["spark.jars.repositories"] = repository()
+    if (mirror := trusted_repository()) != CENTRAL:
+        settings["spark.jars.repositories"] = mirror
     if "kafka" in kinds:
         tokens = artifacts("kafka")[1]
         if exists(tokens) is False:
-            # Asking for another version beside it is no way out: Ivy insists on the newer one.
+            # Asking for another version beside it is no way out: Ivy insists on the newer one. And
+            # Spark would take a jar from an address as it comes.
             settings["spark.jars.excludes"] = f"{tokens.group}:{tokens.name}"
-            settings["spark.jars"] = f"{repository()}/{_instead(tokens).path}"
+            settings["spark.jars"] = str(download(_instead(tokens), folder))
     return settings
 
 

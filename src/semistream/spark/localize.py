@@ -19,7 +19,7 @@ from semistream.errors import (
     MasterNotFoundError,
     SnapshotNotFoundError,
 )
-from semistream.host.folder import own_folder
+from semistream.host.folder import own_folder, private_place
 from semistream.master.files import sync_folder, writing
 from semistream.master.format import MANIFEST, Manifest, checksum
 from semistream.master.lake.place import located, without_secrets
@@ -63,8 +63,8 @@ def _is_old(asked: float) -> bool:
 def _fetched(source: str, copies: Copies, files: str) -> Path:
     system, path = _file_system(source)
     manifest = _manifest(system, path, source, files)
-    root = Path(copies.folder or Path(tempfile.gettempdir()) / f"semistream-copies-{os.getuid()}")
-    folder = own_folder(own_folder(root) / "masters")
+    usual = private_place("semistream-copies", Path(tempfile.gettempdir()))
+    folder = own_folder(own_folder(Path(copies.folder or usual)) / "masters")
     copy = folder / manifest.files
     with _alone(folder):
         if not _is_whole(copy, manifest):

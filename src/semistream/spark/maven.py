@@ -1,4 +1,8 @@
-"""Jars from Maven Central, or the mirror that Maven's settings name, checked as they come."""
+"""Jars from Maven Central, or the mirror that Maven's settings name, checked as they come.
+
+The digests of known releases are part of this package, so it does not matter who sends them. Of
+others a repository tells the checksum, and is believed only where no one can change what it says.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,30 @@ import hashlib
 import os
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from xml.etree import ElementTree as ET
 
 from semistream.errors import SemistreamError
+from semistream.spark.digests import DIGESTS
+from semistream.user_cache import is_safe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Progress = Callable[[str, int, int], None]
 
-__all__ = ["CENTRAL", "Artifact", "JarsError", "download", "exists", "repository"]
+__all__ = ["CENTRAL", "Artifact", "JarsError", "download", "exists", "is_right", "repository"]
+__all__ += ["trusted_repository"]
 
 CENTRAL = "https://repo1.maven.org/maven2"
 CHUNK = 1 << 18
 ATTEMPTS = 3
 TIMEOUT = 60
+T = TypeVar("T")
 
 
 class JarsError(SemistreamError, OSError):
@@ -79,6 +88,33 @@ def _mirror(settings: Path) -> str | None:
     return None
 
 
+def trusted_repository() -> str:
+    """Return the repository, unless others on the way could change what it sends and its checksums.
+
+    Raises
+    ------
+    JarsError
+        It is asked by plain HTTP, and not on this machine.
+    """
+    url = urllib.parse.urlsplit(repository())
+    if url.scheme == "http" and url.hostname not in {"localhost", "127.0.0.1", "::1"}:
+        raise JarsError(
+            f"{repository()} is asked without TLS, so that others can change what it sends; give "
+            "an https:// address in SEMISTREAM_MAVEN or ~/.m2/settings.xml. Jars of the releases "
+            "known to semistream can be had there, too, by: semistream jars fetch."
+        )
+    return repository()
+
+
+def is_right(path: Path) -> bool:
+    """Tell whether a jar has the bytes of its release, or could be written by us and root alone."""
+    known = DIGESTS.get(path.name)
+    if known is None:
+        return all(is_safe(each.resolve(), owners=(0,)) for each in (path, path.parent))
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == known
+
+
 def exists(artifact: Artifact) -> bool | None:
     """Ask the repository for the jar; ``None`` where it cannot be asked."""
     request = urllib.request.Request(f"{repository()}/{artifact.path}", method="HEAD")  # noqa: S310
@@ -106,19 +142,20 @@ def download(artifact: Artifact, folder: Path, progress: Progress | None = None)
     Raises
     ------
     JarsError
-        It is not in the repository, the repository does not answer, or its bytes are not those
-        whose checksum the repository gives.
+        It is not in the repository, the repository does not answer, or its bytes are not those of
+        the release.
     """
     target = folder / artifact.file
-    if target.exists():
+    if target.exists() and is_right(target):
         return target
-    folder.mkdir(parents=True, exist_ok=True)
-    url = f"{repository()}/{artifact.path}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    known = DIGESTS.get(artifact.file)
+    url = f"{repository() if known else trusted_repository()}/{artifact.path}"
     draft = folder / f".{artifact.file}.{os.getpid()}"
     try:
-        digest = _insist(url, lambda: _copy(url, draft, artifact.file, progress))
-        published = _insist(f"{url}.sha1", lambda: _read(f"{url}.sha1"))
-        if published.split()[:1] != [digest]:
+        sha1, sha256 = _insist(url, lambda: _copy(url, draft, artifact.file, progress))
+        published = [] if known else _insist(f"{url}.sha1", lambda: _read(f"{url}.sha1")).split()
+        if sha256 != known if known else published[:1] != [sha1]:
             raise JarsError(f"{url} came with other bytes than its checksum says; try again.")
         draft.replace(target)
     finally:
@@ -126,7 +163,7 @@ def download(artifact: Artifact, folder: Path, progress: Progress | None = None)
     return target
 
 
-def _insist(url: str, action: Callable[[], str]) -> str:
+def _insist(url: str, action: Callable[[], T]) -> T:
     """Try again when the network fails; not when the repository says no."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -139,20 +176,22 @@ def _insist(url: str, action: Callable[[], str]) -> str:
     raise AssertionError
 
 
-def _copy(url: str, draft: Path, name: str, progress: Progress | None) -> str:
-    digest = hashlib.sha1(usedforsecurity=False)  # what every repository publishes
+def _copy(url: str, draft: Path, name: str, progress: Progress | None) -> tuple[str, str]:
+    sha1 = hashlib.sha1(usedforsecurity=False)  # what every repository publishes
+    sha256 = hashlib.sha256()
     done = 0
     with urllib.request.urlopen(url, timeout=TIMEOUT) as source, draft.open("wb") as out:  # noqa: S310
         total = int(source.headers.get("Content-Length") or 0)
         while chunk := source.read(CHUNK):
             out.write(chunk)
-            digest.update(chunk)
+            sha1.update(chunk)
+            sha256.update(chunk)
             done += len(chunk)
             if progress:
                 progress(name, done, total)
     if total and done != total:
         raise ConnectionError(f"{done} of {total} bytes came")
-    return digest.hexdigest()
+    return sha1.hexdigest(), sha256.hexdigest()
 
 
 def _read(url: str) -> str:

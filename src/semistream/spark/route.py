@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,11 +52,13 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
 
     def targets(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         master, fields = opened(job), [job.stream.field(name) for name in job.on]
+        # A database has no pages: then those of a few keys are as good. Hosts have seeds of their
+        # own for it, and a task that is run again on another one must divide rows as before.
+        live = master.read == "database"
+        coding = replace(master.keys, seed=0) if live else master.keys
         for keys in batches:
             typed = [cast(key, f.type) for key, f in zip(keys, fields, strict=True)]
-            codes = master.keys.encode(typed).values
-            # A database has no pages: then those of a few keys are as good.
-            live = master.read == "database"
+            codes = coding.encode(typed).values
             pages = (codes & _FEW_KEYS).astype(np.int32) if live else master.page_of(codes)
             yield pa.array(partitions_of(pages, partitions))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semistream.master.database.feed import FeedError
+from semistream.units import elapsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -57,7 +58,7 @@ class Follower:
         feed: Feed,
         key: pa.Schema,
         changed: Changed,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = elapsed,
     ) -> None:
         self._feed, self._key, self._changed, self._clock = feed, key, changed, clock
         self._by: float | None = None

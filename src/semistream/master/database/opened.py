@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semistream.errors import MasterNotFoundError, OptionError, SchemaError
+from semistream.host.folder import boot_seed
 from semistream.master.database.address import Address
 from semistream.master.database.dialect import Table, checked_conditions
 from semistream.master.database.feed_kafka import Topic
@@ -166,7 +167,7 @@ def _master(
     store: Store, found: Found, table: Table, lives: tuple[float | None, float | None]
 ) -> DatabaseMaster:
     schema = table.schema
-    keys = OrderedKeys.of(schema, table.key)
+    keys = OrderedKeys.of(schema, table.key, boot_seed())
     statistics = _statistics(store, found, table, keys)
     manifest = Manifest(
         snapshot="", files="", key=table.key, schema=schema, page_bytes=_PAGE_BYTES,

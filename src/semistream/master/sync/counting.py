@@ -8,9 +8,11 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.errors import CorruptPageError
 from semistream.master.filter import KeyFilter, filter_words
 from semistream.master.format import aligned
 from semistream.master.pages import Counts, ValueCount
+from semistream.master.shape import PageShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +93,10 @@ def _codes(pages: IO[bytes], rewrite: Rewrite) -> Iterator[npt.NDArray[np.int64]
     if not len(lines):
         return
     data = pa.py_buffer(mmap.mmap(pages.fileno(), rewrite.writer.index.end, prot=mmap.PROT_READ))
+    shape = PageShape(schema)
     for line in lines:
         content = data.slice(int(line["offset"]), aligned(int(line["length"])))
+        if not shape.fits(content, int(line["length"]), int(line["rows"])):  # it was copied unseen
+            msg = f"{rewrite.parent.path}: a page does not hold what its header says"
+            raise CorruptPageError(f"{msg}; build the master again")
         yield np.asarray(pa.ipc.read_record_batch(content, schema).column(0).to_numpy())

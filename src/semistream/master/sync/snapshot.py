@@ -137,7 +137,8 @@ def sync_master(
 
 
 def _target(manifest: Manifest, folder: Path) -> Target:
-    return Target.of(folder, manifest.schema, manifest.key, manifest.page_bytes)
+    m = manifest
+    return Target.of(folder, m.schema, m.key, m.page_bytes, m.seed)
 
 
 def _table(manifest: Manifest, version: int | None, source: Any) -> LakeTable:  # noqa: ANN401

@@ -4,7 +4,6 @@ import org.apache.spark.unsafe.Platform;
 
 /** The two hashes of a master table: that of keys that are not integers (`kernels.py`), and the checksum of pages. */
 final class Hash {
-    private static final long GOLDEN = 0x9E3779B97F4A7C15L;
     private static final long PRIME32_1 = 0x9E3779B1L, PRIME32_2 = 0x85EBCA77L, PRIME32_3 = 0xC2B2AE3DL;
     private static final long PRIME64_1 = 0x9E3779B185EBCA87L, PRIME64_2 = 0xC2B2AE3D27D4EB4FL;
     private static final long PRIME64_3 = 0x165667B19E3779F9L, PRIME64_4 = 0x85EBCA77C2B2AE63L;
@@ -30,23 +29,33 @@ final class Hash {
         return found;
     }
 
-    private static long mix(long x) {
-        x = (x ^ x >>> 30) * 0xBF58476D1CE4E5B9L;
-        x = (x ^ x >>> 27) * 0x94D049BB133111EBL;
-        return x ^ x >>> 31;
-    }
-
-    /** Gives the code of a key that is a string of bytes. */
-    static long ofBytes(Object base, long offset, int length) {
-        long hash = length + GOLDEN, word = 0;
+    /** Gives the code of a key that is a string of bytes: its SipHash-1-3. */
+    static long ofBytes(long[] seed, Object base, long offset, int length) {
+        long a = seed[0] ^ 0x736F6D6570736575L, b = seed[1] ^ 0x646F72616E646F6DL;
+        long c = seed[0] ^ 0x6C7967656E657261L, d = seed[1] ^ 0x7465646279746573L;
         int whole = length & ~7;
-        for (int i = 0; i < whole; i += 8) {
-            hash = mix(hash ^ Platform.getLong(base, offset + i)) + GOLDEN;
-        }
+        long word = (long) length << 56;
         for (int i = whole; i < length; i++) {
             word |= (Platform.getByte(base, offset + i) & 0xFFL) << 8 * (i - whole);
         }
-        return mix(hash ^ word);
+        for (int i = 0; i <= whole + 24; i += 8) { // the words, the last one, and three rounds more
+            long next = i < whole ? Platform.getLong(base, offset + i) : i == whole ? word : 0;
+            if (i == whole + 8) {
+                c ^= 0xFF;
+            }
+            d ^= next;
+            a += b;
+            c += d;
+            b = Long.rotateLeft(b, 13) ^ a;
+            d = Long.rotateLeft(d, 16) ^ c;
+            a = Long.rotateLeft(a, 32) + d;
+            c += b;
+            b = Long.rotateLeft(b, 17) ^ c;
+            d = Long.rotateLeft(d, 21) ^ a;
+            c = Long.rotateLeft(c, 32);
+            a ^= next;
+        }
+        return a ^ b ^ c ^ d;
     }
 
     /** Gives XXH3 of 64 bits, without a seed, of more than 240 bytes. */

@@ -26,6 +26,7 @@ final class Table {
     final Columns columns;
     private final String path;
     private final int[] buffers;
+    private final long[] seed;
     private final MappedByteBuffer[] mapped; // as long as these are there, so are the addresses
     private final long[] codes; // the first of each page
     private final long[] starts;
@@ -37,13 +38,14 @@ final class Table {
         Description told = new Description(description);
         path = told.text("pages");
         buffers = told.numbers("buffers");
+        String[] words = told.text("seed").split(",");
+        seed = new long[] {Long.parseLong(words[0]), Long.parseLong(words[1])};
         columns = new Columns(told, HEAD);
         int count = (int) told.number("page_count");
         MappedByteBuffer index = map(told.text("index"), 0, told.number("index_bytes"));
         long at = address(index);
         if (Hash.ofPage(at, (int) told.number("index_bytes")) != Long.parseUnsignedLong(told.text("index_checksum"))) {
-            throw new IllegalStateException(
-                    told.text("index") + " is damaged, its checksum differs; build the master again");
+            throw damaged(told.text("index") + " is damaged, its checksum differs");
         }
         mapped = segments(told.number("pages_bytes"), told.number("largest_page"), index);
         lengths = at + told.number("length");
@@ -53,12 +55,37 @@ final class Table {
         starts = new long[count];
         Platform.copyMemory(null, at + told.number("code"), codes, Platform.LONG_ARRAY_OFFSET, 8L * count);
         Platform.copyMemory(null, at + told.number("offset"), starts, Platform.LONG_ARRAY_OFFSET, 8L * count);
+        if (!indexFits(told.number("pages_bytes"), told.number("largest_page"))) {
+            throw damaged(told.text("index") + " is damaged, its lines do not follow from each other");
+        }
         for (int i = 0; i < count; i++) {
             starts[i] = address(mapped[(int) (starts[i] / SEGMENT)]) + starts[i] % SEGMENT;
         }
         low = count == 0 ? 0 : (double) codes[0];
         scale = count == 0 ? 0 : (count - 1) / Math.max(codes[count - 1] - low, 1.0);
         pages = new AtomicReferenceArray(count);
+    }
+
+    private static IllegalStateException damaged(String what) {
+        return new IllegalStateException(what + "; build the master again");
+    }
+
+    /** Whether pages follow one another in order, and each lies in the pieces that are mapped. */
+    private boolean indexFits(long size, long largest) {
+        long end = 0;
+        for (int i = 0; i < codes.length; i++) {
+            int length = Platform.getInt(null, lengths + 4L * i), count = Platform.getInt(null, rows + 4L * i);
+            if (starts[i] != end || length <= 0 || padded(length) > largest || count <= 0 || count > length / 8
+                    || i > 0 && codes[i] <= codes[i - 1]) {
+                return false;
+            }
+            end += padded(length);
+        }
+        return end == size;
+    }
+
+    private static long padded(int length) {
+        return ((long) length + BLOCK - 1) / BLOCK * BLOCK;
     }
 
     /** Maps the pages in pieces that overlap by a page, so that each page lies in one whole. */
@@ -108,7 +135,7 @@ final class Table {
 
     /** Gives the place of the row with these bytes for a key; several keys may have one code. */
     long find(Object key, long offset, int length) {
-        long code = Hash.ofBytes(key, offset, length);
+        long code = Hash.ofBytes(seed, key, offset, length);
         int page = pageOf(code);
         if (page < 0) {
             return ABSENT;
@@ -210,13 +237,14 @@ final class Table {
     private int[] read(int page) {
         long start = starts[page];
         int length = Platform.getInt(null, lengths + 4L * page);
-        if (Hash.ofPage(start, (length + BLOCK - 1) / BLOCK * BLOCK) != Platform.getLong(null, checksums + 8L * page)) {
-            throw new IllegalStateException(
-                    path + ": page " + page + " is damaged, its checksum differs; build the master again");
+        if (Hash.ofPage(start, (int) padded(length)) != Platform.getLong(null, checksums + 8L * page)) {
+            throw damaged(path + ": page " + page + " is damaged, its checksum differs");
         }
         int[] found = new int[HEAD + buffers.length];
         found[ROWS] = Platform.getInt(null, rows + 4L * page);
-        Columns.locate(start, buffers, found, HEAD);
+        if (!columns.locate(start, length, found[ROWS], buffers, found, HEAD)) {
+            throw damaged(path + ": page " + page + " does not hold what its header says");
+        }
         found[STEP] = evenStep(start + found[HEAD], found[ROWS]);
         pages.set(page, found);
         return found;

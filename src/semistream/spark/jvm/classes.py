@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import io
+import logging
+import shutil
+import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -14,13 +19,15 @@ from pyspark.errors import PySparkException
 
 from semistream.errors import SemistreamError
 from semistream.master.files import Draft
-from semistream.user_cache import user_cache
+from semistream.user_cache import is_safe, private_cache, user_cache
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = ["ClassesError", "add_classes", "java_object"]
+
+log = logging.getLogger(__name__)
 
 _SOURCES = sorted(Path(__file__).parent.glob("*.java"))
 _ADDED: WeakSet[SparkContext] = WeakSet()
@@ -71,13 +78,21 @@ def _jar(context: SparkContext, version: str) -> Path:
     sources = {f"semistream/{path.name}": path.read_text() for path in _SOURCES}
     made_of = "\0".join([version, *sources.values()])
     name = f"semistream-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.jar"
-    folder = user_cache() / "classes"
-    if not (folder / name).exists():
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = private_cache("classes") or _own_folder()
+    if not is_safe(folder / name):  # someone else's would run with the rights of this user
         with Draft(folder, _archive(_compiled(context, sources))) as draft:
             draft.sync()
             draft.publish(name)
     return folder / name
+
+
+@cache
+def _own_folder() -> Path:
+    """Make a folder for this process alone, where others can write to the user's cache."""
+    folder = tempfile.mkdtemp(prefix="semistream-classes-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    log.warning("%s: others can write there; classes are kept in %s", user_cache(), folder)
+    return Path(folder)
 
 
 def _archive(files: dict[str, bytes]) -> bytes:

@@ -91,11 +91,13 @@ def described(master: Master, select: Sequence[str]) -> str:
         "buffers": buffers,
         "fields": len(select),
         "key": len(select) if key else -1,
+        "seed": master.keys.seed_words.view("<i8").tolist(),
         "validity": [column.lines.start for column in columns],
         "values": [column.lines.start + 1 for column in columns],
         "bytes": [column.lines.stop - 1 for column in columns],
         "converted": [_conversion(column.kind) for column in columns],
         "wide": [int(column.kind in _WIDE) for column in columns],
+        "bits": [0 if column.kind in _TEXTS else column.kind.bit_width for column in columns],
     }
     return urlencode({name: _text(value) for name, value in told.items()})
 
