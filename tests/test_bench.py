@@ -15,14 +15,15 @@ from semistream.algorithms import algorithms
 from semistream.bench.engines import ENGINES, IN_MEMORY, ByKey
 from semistream.bench.engines.row_format import RowFormat
 from semistream.bench.matrix import Cell, Grid, cell_of, take_rounds
-from semistream.bench.run import _LONGEST_FILL, Run
 from semistream.bench.show import between_marks, markdown
 from semistream.bench.store import read_record, write_record
 from semistream.bench.stores import Contest, StoreGrid, engine_at
-from semistream.bench.summary import candidate, ratio, spread, versus
+from semistream.bench.summary import candidate, versus
 from semistream.bench.tables import sheets
 from semistream.bench.workload import WORKLOADS, Bound, Feed, Workload
 from semistream.cost.calibration.turns import Pace, watch_in_turn
+from semistream.cost.run import _LONGEST_FILL, Run
+from semistream.cost.spread import ratio, spread
 from semistream.errors import OptionError, SemistreamError
 from semistream.metrics import Metrics
 from semistream.plan import MemoryUse, Plan

@@ -11,11 +11,12 @@ from semistream.bench.figure import draw
 from semistream.bench.model import ModelGrid, measure_model, predicted_again, run_offs
 from semistream.bench.model_commands import _profile
 from semistream.bench.model_tables import auto_share, error, named, quantile
-from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.store import read_record, write_record
 from semistream.bench.tables import sheets
 from semistream.commands import app
 from semistream.cost.calibration.turns import Pace
 from semistream.cost.example import example_profile
+from semistream.cost.tuning.record import compact
 from semistream.cost.unit_costs import Curve
 
 PROFILE = example_profile()

@@ -16,17 +16,17 @@ from semistream.algorithms import choose
 from semistream.algorithms.meshjoin import tuned_buffer
 from semistream.bench.figure import draw
 from semistream.bench.store import read_record
-from semistream.bench.summary import Spread
 from semistream.bench.sustain import sustain
 from semistream.bench.tables import sheets
-from semistream.bench.tuning_tables import curve_of
 from semistream.bench.workload import Workload
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.predict import predict
+from semistream.cost.spread import Spread
 from semistream.cost.tuning.knobs import KNOBS, Axis, knobs_of, repaged, resized
 from semistream.cost.tuning.measure import Candidate, Curve, distinct
 from semistream.cost.tuning.rows import master_rows_of
+from semistream.cost.tuning.show import curve_of
 from semistream.cost.tuning.tune import search, tuned, tuned_pages
 from semistream.cost.unit_costs import Curve as Costs
 from semistream.cost.unit_costs import Fit, RowCost, UnitCosts

@@ -14,6 +14,7 @@ from semistream.algorithms import algorithms as known_algorithms
 from semistream.bench import commands as bench_commands
 from semistream.bench import model_commands
 from semistream.cost.planning import commands as planning_commands
+from semistream.cost.tuning import command as tune_command
 from semistream.master import Master, build_master, open_master
 from semistream.master.database.feed_postgresql import trigger_sql
 from semistream.reproduce import commands as reproduce_commands
@@ -40,6 +41,7 @@ model_commands.add_to(app)
 pipeline_commands.add_to(app)
 jar_commands.add_to(app)
 planning_commands.add_to(app)
+tune_command.add_to(app)
 reproduce_commands.add_to(app)
 
 MasterPath = Annotated[Path, typer.Argument(help="The folder of the master table.")]

@@ -1,4 +1,4 @@
-"""What all commands share: consoles, error messages, progress bars."""
+"""What all commands share: consoles, error messages, progress bars, tables."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
+from rich.text import Text
 
 from semistream.errors import OptionError, SemistreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from semistream.cost.sheet import Sheet
     from semistream.master import Progress as BuildProgress
 
 __all__ = [
@@ -33,6 +36,7 @@ __all__ = [
     "messages",
     "needed",
     "progress_bar",
+    "terminal_table",
 ]
 
 console = Console()
@@ -89,3 +93,13 @@ def build_bar() -> Iterator[Callable[[BuildProgress], None]]:
     with progress_bar() as bar:
         task = bar.add_task("read", total=None)
         yield lambda p: bar.update(task, description=p.phase, completed=p.rows, total=p.total)
+
+
+def terminal_table(sheet: Sheet) -> Table:
+    """Draw a sheet for the terminal."""
+    table = Table(title=sheet.title, caption=sheet.note)
+    for number, head in enumerate(sheet.heads):
+        table.add_column(head, justify="right" if number else "left")
+    for row in sheet.rows:
+        table.add_row(*(Text(text, "red" if text.startswith("✗") else "") for text in row))
+    return table

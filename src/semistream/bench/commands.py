@@ -19,16 +19,25 @@ from semistream.bench.extras import spark_needed
 from semistream.bench.figure import draw
 from semistream.bench.growth import GrowthGrid, best_published, measure_growth
 from semistream.bench.matrix import SLOW, Grid, cell_of, measure
-from semistream.bench.show import between_marks, markdown, terminal_table
-from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.show import between_marks, markdown
+from semistream.bench.store import read_record, write_record
 from semistream.bench.stores import StoreGrid, measure_stores
 from semistream.bench.summary import candidate
 from semistream.bench.tables import sheets
 from semistream.bench.workload import WORKLOADS
+from semistream.cost.tuning.record import compact
 from semistream.errors import OptionError
 from semistream.machine import describe
 from semistream.spark.bench.grid import SparkGrid
-from semistream.terminal import AsJson, build_bar, console, errors, messages, progress_bar
+from semistream.terminal import (
+    AsJson,
+    build_bar,
+    console,
+    errors,
+    messages,
+    progress_bar,
+    terminal_table,
+)
 from semistream.units import format_bytes, parse_bytes
 
 __all__ = ["add_to"]

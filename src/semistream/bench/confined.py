@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semistream.bench.cgroup import memory_group
-from semistream.bench.matrix import one_thread
-from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
+from semistream.cost.run import Run, one_thread, rounded
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.machine import anonymous_bytes, describe, resident_bytes

@@ -6,9 +6,8 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.matrix import one_thread
-from semistream.bench.run import Run, rounded
 from semistream.bench.workload import Feed, Workload
+from semistream.cost.run import Run, one_thread, rounded
 from semistream.join import Join
 from semistream.machine import describe
 from semistream.master import open_master

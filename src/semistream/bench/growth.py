@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.matrix import Cell, cell_of, one_thread, take_rounds
-from semistream.bench.run import Run
-from semistream.bench.summary import candidate, spread
+from semistream.bench.matrix import Cell, cell_of, take_rounds
+from semistream.bench.summary import candidate
 from semistream.bench.workload import Feed, Workload
+from semistream.cost.run import Run, one_thread
+from semistream.cost.spread import spread
 from semistream.join import Join
 from semistream.machine import describe, resident_bytes
 from semistream.master import open_master

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from semistream.bench.extras import spark_needed
-from semistream.bench.show import terminal_table
-from semistream.bench.store import compact, write_record
+from semistream.bench.store import write_record
 from semistream.bench.tables import sheets
-from semistream.terminal import AsJson, console, errors, messages
+from semistream.cost.tuning.record import compact
+from semistream.terminal import AsJson, console, errors, messages, terminal_table
 
 __all__ = ["add_to"]
 

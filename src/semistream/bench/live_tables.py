@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.sheet import Sheet, thousands
-from semistream.bench.summary import ratio
+from semistream.bench.summary import thousands
+from semistream.cost.sheet import Sheet
+from semistream.cost.spread import ratio
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

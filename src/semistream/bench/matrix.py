@@ -6,10 +6,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-
-from semistream.bench.run import Run, rounded
 from semistream.bench.workload import WORKLOADS, Bound, Feed, Workload
+from semistream.cost.run import Run, one_thread, rounded
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import resident_bytes
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
     from semistream.master import Master
 
-__all__ = ["SLOW", "Cell", "Grid", "cell_of", "measure", "one_thread", "take_rounds"]
+__all__ = ["SLOW", "Cell", "Grid", "cell_of", "measure", "take_rounds"]
 
 _EXTRA_EXPONENTS, _EXTRA_SHARES = (1.0,), (0.05, 0.10)
 SLOW = ("inlj", "derakhshan")  # far slower than the others: measured where the papers do
@@ -88,12 +86,6 @@ class Grid:
     def as_dict(self) -> dict[str, Any]:
         """Give the grid for a record."""
         return asdict(self)
-
-
-def one_thread() -> None:
-    """Let Arrow use one thread, as all that is measured here."""
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
 
 
 def measure(

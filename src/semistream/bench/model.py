@@ -6,9 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import AUTO, choose
-from semistream.bench.matrix import one_thread
 from semistream.bench.model_tables import contenders
-from semistream.bench.run import Run, rounded
 from semistream.bench.workload import BATCH_ROWS, Feed, Workload
 from semistream.cost.calibration.standards import Standards
 from semistream.cost.calibration.turns import (
@@ -22,6 +20,7 @@ from semistream.cost.demand import Demand
 from semistream.cost.models import SETTLED, Setting
 from semistream.cost.predict import Prediction, predicted
 from semistream.cost.profile import FORMAT
+from semistream.cost.run import Run, one_thread, rounded
 from semistream.cost.unit_costs import Fit
 from semistream.errors import BudgetError
 from semistream.join import Join

@@ -9,17 +9,17 @@ import typer
 
 from semistream.bench.figure import draw
 from semistream.bench.model import ModelGrid, measure_model, predicted_again, run_offs
-from semistream.bench.show import terminal_table
-from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.store import read_record, write_record
 from semistream.bench.tables import sheets
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.calibration.turns import Pace
 from semistream.cost.models import MODELS, check_model
 from semistream.cost.planning.current import given
 from semistream.cost.profile import FORMAT, Profile
+from semistream.cost.tuning.record import compact
 from semistream.cost.unit_costs import UnitCosts
 from semistream.errors import OptionError
-from semistream.terminal import AsJson, console, errors, messages, progress_bar
+from semistream.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 
 __all__ = ["add_to"]
 

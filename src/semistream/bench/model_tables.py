@@ -7,9 +7,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semistream.algorithms import AUTO
-from semistream.bench.sheet import Sheet
 from semistream.bench.summary import quantile
 from semistream.cost.predict import standing
+from semistream.cost.sheet import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.rounds import best, core_rates, is_bound, is_plain, steadily, to
-from semistream.bench.summary import Spread, quantile, ratio
+from semistream.bench.summary import quantile
+from semistream.cost.spread import Spread, ratio
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from semistream.bench.extras import spark_needed
-from semistream.bench.figure import draw_into
 from semistream.bench.peers_figure import PEERS_FIGURES
-from semistream.bench.show import terminal_table
-from semistream.bench.store import compact, read_record, write_record
+from semistream.bench.store import read_record, write_record
 from semistream.bench.tables import sheets
+from semistream.cost.tuning.figure import draw_into
+from semistream.cost.tuning.record import compact
 from semistream.errors import OptionError
 from semistream.spark.bench.peers.grid import PARTS, PeersGrid
-from semistream.terminal import AsJson, console, errors, messages, progress_bar
+from semistream.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 
 __all__ = ["add_to"]
 

@@ -6,7 +6,8 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.rounds import is_plain, rates, steadily, warm
-from semistream.bench.summary import quantile, spread
+from semistream.bench.summary import quantile
+from semistream.cost.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

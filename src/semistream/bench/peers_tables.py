@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.bench.peers_claims import BESIDE_FLINK, claims
 from semistream.bench.rounds import best, core_rates, is_bound, is_plain, rates, steadily, to, warm
-from semistream.bench.sheet import Sheet, thousands
-from semistream.bench.summary import quantile
+from semistream.bench.summary import quantile, thousands
+from semistream.cost.sheet import Sheet
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from semistream.bench.summary import Spread
+    from semistream.cost.spread import Spread
 
     Record = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from semistream.bench.summary import Spread, ratio, spread
+from semistream.cost.spread import Spread, ratio, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

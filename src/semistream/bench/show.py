@@ -1,30 +1,17 @@
-"""Drawing tables: in the terminal, and in a Markdown file between its marks."""
+"""Drawing tables in a Markdown file, between its marks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from rich.table import Table
-from rich.text import Text
 
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from semistream.bench.sheet import Sheet
+    from semistream.cost.sheet import Sheet
 
-__all__ = ["between_marks", "markdown", "terminal_table"]
-
-
-def terminal_table(sheet: Sheet) -> Table:
-    """Draw a sheet for the terminal."""
-    table = Table(title=sheet.title, caption=sheet.note)
-    for number, head in enumerate(sheet.heads):
-        table.add_column(head, justify="right" if number else "left")
-    for row in sheet.rows:
-        table.add_row(*(Text(text, "red" if text.startswith("✗") else "") for text in row))
-    return table
+__all__ = ["between_marks", "markdown"]
 
 
 def markdown(sheets: Iterable[Sheet]) -> str:

@@ -6,8 +6,8 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.rounds import warm
-from semistream.bench.sheet import Sheet
-from semistream.bench.summary import Spread, spread
+from semistream.cost.sheet import Sheet
+from semistream.cost.spread import Spread, spread
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

@@ -5,37 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from semistream.cost.tuning.record import compact
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["compact", "read_record", "write_record"]
-
-
-def compact(record: dict[str, Any]) -> str:
-    """Write a record as JSON with one line for each entry of a list of objects.
-
-    Examples
-    --------
-    >>> print(compact({"what": "rates", "cells": [{"a": 1}, {"a": 2}]}))
-    {
-     "what": "rates",
-     "cells": [
-      {"a":1},
-      {"a":2}
-     ]
-    }
-    """
-    parts = [f" {json.dumps(name)}: {_value(value)}" for name, value in record.items()]
-    return "{\n" + ",\n".join(parts) + "\n}"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
-        lines = (f"  {json.dumps(entry, separators=(',', ':'))}" for entry in value)
-        return "[\n" + ",\n".join(lines) + "\n ]"
-    return json.dumps(value)
+__all__ = ["read_record", "write_record"]
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:

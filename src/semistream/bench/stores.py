@@ -13,9 +13,9 @@ import pyarrow as pa
 from semistream.bench.build import PeakMemory
 from semistream.bench.engines import ENGINES, IN_MEMORY, Engine
 from semistream.bench.engines.building import built
-from semistream.bench.matrix import one_thread, take_rounds
-from semistream.bench.run import Run
+from semistream.bench.matrix import take_rounds
 from semistream.bench.workload import Bound, Feed, Workload
+from semistream.cost.run import Run, one_thread
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.machine import describe, resident_bytes

@@ -6,21 +6,15 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from semistream.cost.spread import Spread, ratio, spread
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["LOST", "Spread", "Versus", "candidate", "quantile", "ratio", "spread", "versus"]
+__all__ = ["LOST", "Versus", "candidate", "quantile", "thousands", "versus"]
 
 LOST = 0.97
 """Below this share of the best other, a cell is lost."""
-
-
-class Spread(NamedTuple):
-    """The median of samples, and their range."""
-
-    middle: float
-    least: float
-    most: float
 
 
 class Versus(NamedTuple):
@@ -47,27 +41,16 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def spread(samples: Iterable[float]) -> Spread:
-    """Give the median and the range.
+def thousands(samples: Sequence[float]) -> str:
+    """Give the middle sample and the range of all, in thousands.
 
     Examples
     --------
-    >>> spread([3, 1, 8])
-    Spread(middle=3, least=1, most=8)
+    >>> thousands([1_200_000, 1_000_000, 1_300_000])
+    '1,200 (1,000–1,300)'
     """
-    ordered = sorted(samples)
-    return Spread(statistics.median(ordered), ordered[0], ordered[-1])
-
-
-def ratio(mine: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Give the ratio round by round: both sides of each were measured side by side.
-
-    Examples
-    --------
-    >>> ratio([2, 6, 4], [1, 2, 4])
-    Spread(middle=2.0, least=1.0, most=3.0)
-    """
-    return spread(a / b for a, b in zip(mine, theirs, strict=True))
+    middle, least, most = (f"{value / 1e3:,.0f}" for value in spread(samples))
+    return f"{middle} ({least}–{most})"
 
 
 def candidate(names: Iterable[str]) -> str:

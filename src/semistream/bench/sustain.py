@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from semistream.bench.matrix import one_thread
-from semistream.bench.run import Run, rounded
 from semistream.bench.workload import BATCH_ROWS, Feed, Workload
 from semistream.cost.calibration.reads import with_reads_of
 from semistream.cost.demand import Demand
 from semistream.cost.planning.least import least_memory
 from semistream.cost.planning.question import Question
+from semistream.cost.run import Run, one_thread, rounded
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.machine import describe

@@ -8,10 +8,11 @@ from semistream.bench.live_tables import live_sheets
 from semistream.bench.matrix import Cell, cell_of
 from semistream.bench.model_tables import model_sheets
 from semistream.bench.peers_tables import peers_sheets
-from semistream.bench.sheet import Sheet, thousands
 from semistream.bench.spark_tables import spark_sheets
-from semistream.bench.summary import LOST, Versus, candidate, ratio, spread, versus
+from semistream.bench.summary import LOST, Versus, candidate, thousands, versus
 from semistream.bench.tuning_tables import sustain_sheets, tuning_sheets
+from semistream.cost.sheet import Sheet
+from semistream.cost.spread import ratio, spread
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

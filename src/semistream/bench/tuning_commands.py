@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semistream.bench.figure import draw
-from semistream.bench.show import terminal_table
-from semistream.bench.store import compact, write_record
+from semistream.bench.store import write_record
 from semistream.bench.sustain import SustainGrid, measure_sustain
 from semistream.bench.tables import sheets
-from semistream.bench.tune_command import Costs, Figure, tune, unit_costs
-from semistream.bench.tuning import TuningGrid, measure_tuning
+from semistream.bench.tuning import cells, measure_tuning, small, written_bytes
+from semistream.cost.tuning.command import Costs, Figure, unit_costs
 from semistream.cost.tuning.knobs import KNOBS
 from semistream.cost.tuning.measure import Sampling
-from semistream.terminal import AsJson, console, errors, messages, progress_bar
+from semistream.cost.tuning.record import TuningGrid, compact
+from semistream.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ Names = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command("tune")(tune)
     app.command("bench-tune")(bench_tune)
     app.command("bench-sustain")(bench_sustain)
 
@@ -82,12 +81,12 @@ def bench_tune(  # noqa: PLR0913, PLR0917 - one argument an option
                 algorithms=tuple(name for name in algorithm if name in KNOBS),
                 paged=tuple(name for name in algorithm if name not in KNOBS),
             )
-        grid = grid.quick() if quick else grid
-        size = format_bytes(grid.written_bytes)
+        grid = small(grid) if quick else grid
+        size = format_bytes(written_bytes(grid))
         errors.print(f"masters take about {size} in {data}", highlight=False)
         record = _follow(
             partial(measure_tuning, grid, data, unit_costs(profile, data)),
-            grid.cells,
+            cells(grid),
             output,
             "the masters",
         )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import choose
-from semistream.bench.run import Run, rounded
 from semistream.cost.calibration.turns import (
     SETTLING,
     Slice,
@@ -16,6 +15,7 @@ from semistream.cost.calibration.turns import (
 )
 from semistream.cost.models import Setting
 from semistream.cost.predict import predicted
+from semistream.cost.run import Run, rounded
 from semistream.cost.tuning.knobs import knobs_of
 from semistream.cost.tuning.tune import tuned
 from semistream.cost.unit_costs import Fit

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.bench.matrix import one_thread
-from semistream.bench.run import Run
 from semistream.bench.workload import Feed, Workload
+from semistream.cost.run import Run, one_thread
 from semistream.errors import BudgetError, SemistreamError
 from semistream.join import Join
 from semistream.master import build_master, open_master

@@ -6,8 +6,8 @@ from collections import defaultdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.matrix import one_thread
 from semistream.bench.store import read_record, write_record
+from semistream.cost.run import one_thread
 from semistream.machine import describe
 from semistream.reproduce.cells import groups
 from semistream.reproduce.measure import Bench, pinned, rates

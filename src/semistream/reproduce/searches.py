@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistream.bench.run import rounded
 from semistream.cost.planning.least import least_memory
 from semistream.cost.planning.question import Question
+from semistream.cost.run import rounded
 from semistream.cost.tuning.knobs import knobs_of
 from semistream.cost.tuning.tune import tuned
 from semistream.errors import BudgetError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.bench.run import rounded
+from semistream.cost.run import rounded
 from semistream.enrich import enrich
 from semistream.reproduce.measure import middle
 from semistream.spark.bench.engine import Engines

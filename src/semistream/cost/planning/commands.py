@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semistream.bench.show import terminal_table
 from semistream.cost.planning.chart import chart
 from semistream.cost.planning.current import busy, calibrated
 from semistream.cost.planning.figure import draw_plan
@@ -22,7 +21,7 @@ from semistream.cost.planning.show_costs import cost_sheets
 from semistream.cost.profile import default_path
 from semistream.errors import OptionError
 from semistream.master import open_master
-from semistream.terminal import AsJson, console, errors, messages, progress_bar
+from semistream.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 from semistream.units import parse_count
 
 if TYPE_CHECKING:
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from semistream.bench.sheet import Sheet
     from semistream.cost.planning.current import Say
     from semistream.cost.planning.measure import Measured
     from semistream.cost.planning.result import Planning
+    from semistream.cost.sheet import Sheet
 
 __all__ = ["add_to"]
 

@@ -7,18 +7,12 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semistream.bench.figure import draw
-from semistream.bench.matrix import one_thread
-from semistream.bench.show import terminal_table
-from semistream.bench.store import compact
-from semistream.bench.tuning import TuningGrid, begin
-from semistream.bench.tuning_cell import Case, tuned_cell
-from semistream.bench.tuning_tables import curve_sheets, summary_lines
 from semistream.cost.calibration.reads import reads_of, with_reads_of
 from semistream.cost.planning.current import current_profile, given
 from semistream.cost.planning.options import check_sample, given_only, pairs
@@ -29,12 +23,17 @@ from semistream.cost.planning.synthetic import (
     read_keys,
     synthetic_demand,
 )
+from semistream.cost.run import one_thread
+from semistream.cost.tuning.cell import Case, tuned_cell
+from semistream.cost.tuning.figure import draw_into, draw_tuning
 from semistream.cost.tuning.knobs import knobs_of, page_axis
 from semistream.cost.tuning.measure import Sampling
+from semistream.cost.tuning.record import TuningGrid, begin, compact
 from semistream.cost.tuning.rows import master_rows_of
+from semistream.cost.tuning.show import curve_sheets, summary_lines
 from semistream.errors import BudgetError, OptionError
 from semistream.master import build_master, open_master
-from semistream.terminal import AsJson, console, errors, messages, progress_bar
+from semistream.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from semistream.cost.profile import Profile
     from semistream.master import Master
 
-__all__ = ["Costs", "Figure", "tune", "unit_costs"]
+__all__ = ["Costs", "Figure", "add_to", "unit_costs"]
 
 Figure = Annotated[Path | None, typer.Option(help="Draw the result into this SVG file.")]
 Costs = Annotated[
@@ -54,6 +53,11 @@ Costs = Annotated[
 _READ_SECONDS = 1.0
 _USUAL = {"skew": 1.0, "stream_row": 20}
 _LEAST_STREAM, _MOST_STREAM = 200_000, 4_000_000
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("tune")(tune)
 
 
 def tune(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -132,7 +136,7 @@ def tune(  # noqa: PLR0913, PLR0917 - one argument an option
         left_out = stream.demand.absent if measure else 0.0
         record["cells"].append({**law, "absent_left_out": left_out, **cell})
         if figure is not None:
-            draw(record, figure)
+            draw_into(figure, partial(draw_tuning, record))
         _tell_tuned(record, [stream.note, *_left_out(left_out)], as_json)
 
 

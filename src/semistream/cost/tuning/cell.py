@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from semistream.bench.run import rounded
 from semistream.cost.models import SETTLED
 from semistream.cost.predict import predict
+from semistream.cost.run import rounded
 from semistream.cost.tuning.knobs import PAGE_BYTES, knobs_of, repaged
 from semistream.cost.tuning.measure import Candidate, distinct, measured
 from semistream.cost.tuning.tune import tuned, tuned_pages
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from semistream.bench.tuning import TuningGrid
     from semistream.cost.demand import Demand
     from semistream.cost.tuning.knobs import Axis, Value
     from semistream.cost.tuning.measure import Curve, Sampling
+    from semistream.cost.tuning.record import TuningGrid
     from semistream.cost.tuning.tune import Options, Tuned
     from semistream.cost.unit_costs import Curve as ReadCurve
     from semistream.cost.unit_costs import UnitCosts

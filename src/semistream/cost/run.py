@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
-
     from semistream.join import Join
 
-__all__ = ["WARM_ROWS", "Run", "rounded"]
+__all__ = ["WARM_ROWS", "Run", "one_thread", "rounded"]
 
 WARM_ROWS = 250_000
 """Rows that warm a cache up: at 1 % of R, it changes for that long after it is full."""
@@ -30,6 +30,12 @@ def rounded(value: float) -> int:
     (1235000, 17)
     """
     return int(float(f"{value:.4g}"))
+
+
+def one_thread() -> None:
+    """Let Arrow use one thread, as all that is measured here."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
 
 
 class Run:
