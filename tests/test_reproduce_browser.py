@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
+from benchmarks.store import write_record
 from parts import debian
-from semistream.bench.store import write_record
 from semistream.machine import describe
 from semistream.reproduce.report import write_report
 from semistream.reproduce.runner import path_of

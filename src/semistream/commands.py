@@ -11,8 +11,6 @@ from rich.table import Table
 
 from semistream import __version__, snapshot_commands, sync_commands
 from semistream.algorithms import algorithms as known_algorithms
-from semistream.bench import commands as bench_commands
-from semistream.bench import model_commands
 from semistream.cost.planning import commands as planning_commands
 from semistream.cost.tuning import command as tune_command
 from semistream.master import Master, build_master, open_master
@@ -36,8 +34,6 @@ master_app = typer.Typer(
 app.add_typer(master_app, name="master")
 snapshot_commands.add_to(master_app)
 sync_commands.add_to(master_app)
-bench_commands.add_to(app)
-model_commands.add_to(app)
 pipeline_commands.add_to(app)
 jar_commands.add_to(app)
 planning_commands.add_to(app)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.bench.workload import Feed, Workload
+from benchmarks.workload import Feed, Workload
 from semistream.cost.run import Run, one_thread
 from semistream.errors import BudgetError, SemistreamError
 from semistream.join import Join

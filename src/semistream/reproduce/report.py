@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.show import markdown
+from benchmarks.show import markdown
 from semistream.cost.sheet import Sheet
 from semistream.reproduce.claims import claims
 from semistream.reproduce.figure import caption, draw

@@ -6,7 +6,7 @@ from collections import defaultdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.store import read_record, write_record
+from benchmarks.store import read_record, write_record
 from semistream.cost.run import one_thread
 from semistream.machine import describe
 from semistream.reproduce.cells import groups

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.bench.workload import BATCH_ROWS, Feed, Workload
+from benchmarks.workload import BATCH_ROWS, Feed, Workload
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError
 from semistream.master import build_master, open_master

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.spark.engine import Engines
 from semistream.cost.run import rounded
 from semistream.enrich import enrich
 from semistream.reproduce.measure import middle
-from semistream.spark.bench.engine import Engines
 from semistream.spark.session import session
 
 if TYPE_CHECKING:

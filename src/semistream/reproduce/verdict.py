@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.summary import LOST
+from benchmarks.summary import LOST
 from semistream.reproduce.rules import RULES, Found, paired
 from semistream.units import format_bytes
 
