@@ -86,7 +86,7 @@ bench-sustain: $(STAMP) ## the least memory for a rate: arrivals in real time, w
 	$(BIN)/python -m benchmarks sustain --output results/sustain.json --figure docs/sustain.svg
 
 reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; runs, figures and verdicts for the docs
-	$(BIN)/semistream reproduce --output reproduced
+	$(BIN)/python -m papers --output reproduced
 	mkdir -p docs/reproduced results/reproduced
 	cp -r reproduced/report.md reproduced/figures docs/reproduced/
 	cp -r reproduced/runs/. results/reproduced/

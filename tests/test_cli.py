@@ -72,7 +72,11 @@ sys.meta_path.insert(0, Missing)
 module, _, name = sys.argv.pop(1).partition(":")
 getattr(import_module(module), name)()
 """
-COMMAND, BENCHMARKS = "semistream.cli:main", "benchmarks.__main__:app"
+COMMAND, BENCHMARKS, PAPERS = (
+    "semistream.cli:main",
+    "benchmarks.__main__:app",
+    "papers.__main__:app",
+)
 ROOT = Path(__file__).parent.parent
 
 
@@ -81,7 +85,7 @@ ROOT = Path(__file__).parent.parent
     [
         ("pyspark", COMMAND, "demo", "spark"),
         ("pyspark", BENCHMARKS, "live --url postgresql://nowhere", "spark"),
-        ("yaml", COMMAND, "reproduce --report-only", "reproduce"),
+        ("yaml", PAPERS, "--report-only", "pipeline"),
         ("yaml", COMMAND, "run pipeline.yaml", "pipeline"),
     ],
 )

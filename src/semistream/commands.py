@@ -15,7 +15,6 @@ from semistream.cost.planning import commands as planning_commands
 from semistream.cost.tuning import command as tune_command
 from semistream.master import Master, build_master, open_master
 from semistream.master.database.feed_postgresql import trigger_sql
-from semistream.reproduce import commands as reproduce_commands
 from semistream.spark import commands as pipeline_commands
 from semistream.spark import jar_commands
 from semistream.terminal import AsJson, build_bar, console, messages
@@ -38,7 +37,6 @@ pipeline_commands.add_to(app)
 jar_commands.add_to(app)
 planning_commands.add_to(app)
 tune_command.add_to(app)
-reproduce_commands.add_to(app)
 
 MasterPath = Annotated[Path, typer.Argument(help="The folder of the master table.")]
 

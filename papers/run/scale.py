@@ -9,7 +9,7 @@ from semistream.cost.calibration.turns import Pace
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
-    from semistream.reproduce.experiment import Experiment
+    from papers.experiment import Experiment
 
 __all__ = ["SCALES", "Scale", "scale_of"]
 
@@ -43,7 +43,7 @@ class Scale:
 
         Examples
         --------
-        >>> from semistream.reproduce.reading import experiments
+        >>> from papers.reading import experiments
         >>> moij = experiments("moij/figure-7a")["moij/figure-7a"]
         >>> [scale.factor(moij) for scale in SCALES.values()]
         [0.0025, 0.1, 1.0]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from semistream.cost.papers.harmonic import hit, pages_evenly
-from semistream.cost.papers.queue import any_page, oldest_page
+from papers.equations.harmonic import hit, pages_evenly
+from papers.equations.queue import any_page, oldest_page
 
 if TYPE_CHECKING:
-    from semistream.cost.papers.symbols import Costs, Sizes
+    from papers.equations.symbols import Costs, Sizes
 
 __all__ = ["Served", "c_loop", "memory", "served", "service_rate"]
 
@@ -47,7 +47,7 @@ def memory(m: float, h_r: float, sizes: Sizes) -> dict[str, float]:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> memory(1_000_000, 1000, Sizes(r_t=2e6, v_p=60_000))
     {'disk buffer': 60000.0, 'cache': 120000.0, 'hash table': 728888.88..., 'queue': 91111.11...}
     """
@@ -64,7 +64,7 @@ def served(m: float, h_r: float, sizes: Sizes, *, averaged: bool = False) -> Ser
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> both = served(50e6, 10_000, Sizes(r_t=2e6, v_p=60_000))
     >>> round(both.w_n), round(both.w_s)
     (417, 226)
@@ -83,7 +83,7 @@ def c_loop(served: Served, sizes: Sizes, costs: Costs, *, printed: bool = False)
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0), c_h=100.0)
     >>> both = Served(w_n=400.0, w_s=200.0)
     >>> [round(c_loop(both, sizes, costs, printed=p), 5) for p in (True, False)]
@@ -102,7 +102,7 @@ def service_rate(
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0))
     >>> [round(service_rate(50e6, h_r, sizes, costs)) for h_r in (0, 1000, 10_000)]
     [144505, 286136, 401566]

@@ -10,13 +10,13 @@ by page. These are the papers'; docs/cost-papers.md has printed beside computed 
 
 Examples
 --------
->>> from semistream.cost.papers import Costs, Read, Sizes, moij
+>>> from papers.equations import Costs, Read, Sizes, moij
 >>> sizes = Sizes(r_t=100e6, v_p=100_000, ptr=4, f=1.0)
 >>> costs = Costs(c_io=Read(fixed=80_000.0, byte=0.5), c_s=50.0, c_h=100.0, c_o=100.0)
 >>> round(moij.least_memory(1_000_000, sizes, costs) / 2**20)
 151
 """
 
-from semistream.cost.papers.symbols import Costs, Read, Sizes
+from papers.equations.symbols import Costs, Read, Sizes
 
 __all__ = ["Costs", "Read", "Sizes"]

@@ -6,8 +6,8 @@ import csv
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from papers.reading import folder
 from semistream.errors import OptionError
-from semistream.reproduce.reading import folder
 from semistream.units import parse_bytes, parse_count
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from semistream.cost.papers import tuned_x_hybridjoin as tuned
-from semistream.cost.papers.harmonic import hit
+from papers.equations import tuned_x_hybridjoin as tuned
+from papers.equations.harmonic import hit
 
 if TYPE_CHECKING:
-    from semistream.cost.papers.symbols import Sizes
+    from papers.equations.symbols import Sizes
 
 __all__ = ["HYBRIDJOIN", "X_HYBRIDJOIN", "Served", "c_loop", "memory", "served", "service_rate"]
 
@@ -46,7 +46,7 @@ def served(
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> both = served(50e6, Sizes(r_t=2e6, v_p=60_000), printed=True)
     >>> round(both.w), round(both.pinned), round(both.saved, 3)
     (210, 95, 0.45)

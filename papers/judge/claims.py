@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.pipeline import values
-from semistream.pipeline.problems import Mistakes, Problem, unknown
-from semistream.pipeline.sections import Section, setting
-from semistream.reproduce.experiment import VARIED
-from semistream.reproduce.reading import (
+from papers.experiment import VARIED
+from papers.judge.rules import RULES, Rule
+from papers.reading import (
     ExperimentError,
     experiments,
     folder,
@@ -18,13 +16,15 @@ from semistream.reproduce.reading import (
     read_section,
     tree_of,
 )
-from semistream.reproduce.rules import RULES, Rule
+from semistream.pipeline import values
+from semistream.pipeline.problems import Mistakes, Problem, unknown
+from semistream.pipeline.sections import Section, setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from papers.experiment import Experiment
     from semistream.pipeline.node import Node
-    from semistream.reproduce.experiment import Experiment
 
 __all__ = ["Bounds", "Claim", "claims", "read_claims"]
 

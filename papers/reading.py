@@ -6,11 +6,7 @@ from dataclasses import MISSING, fields
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from semistream.errors import OptionError, SemistreamError
-from semistream.pipeline import values
-from semistream.pipeline.problems import Mistakes, Problem, unknown
-from semistream.pipeline.sections import Section
-from semistream.reproduce.experiment import (
+from papers.experiment import (
     VARIED,
     Data,
     Experiment,
@@ -19,6 +15,10 @@ from semistream.reproduce.experiment import (
     read_series,
     read_varied,
 )
+from semistream.errors import OptionError, SemistreamError
+from semistream.pipeline import values
+from semistream.pipeline.problems import Mistakes, Problem, unknown
+from semistream.pipeline.sections import Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,8 +53,8 @@ class ExperimentError(SemistreamError, ValueError):
 
 
 def folder() -> Traversable:
-    """Give the folder of the papers' files: data of the package."""
-    return files("semistream.reproduce") / "papers"
+    """Give the folder of the papers' files: data of this package."""
+    return files("papers")
 
 
 def papers() -> dict[str, Paper]:

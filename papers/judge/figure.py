@@ -5,16 +5,16 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from papers.experiment import KINDS
+from papers.judge.intervals import interval
 from semistream.errors import OptionError
-from semistream.reproduce.experiment import KINDS
-from semistream.reproduce.intervals import interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from semistream.reproduce.experiment import Experiment
-    from semistream.reproduce.published import Published
+    from papers.experiment import Experiment
+    from papers.published import Published
 
     Record = Mapping[str, Any]
 
@@ -50,7 +50,7 @@ def draw(experiment: Experiment, record: Record, printed: Sequence[Published], p
         import matplotlib as mpl  # noqa: PLC0415 - an extra
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ModuleNotFoundError:
-        msg = "figures need matplotlib: pip install 'semistream[reproduce]'"
+        msg = "figures need matplotlib: pip install 'semistream[figures]'"
         raise OptionError(msg) from None
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": record["experiment"], "svg.fonttype": "none"}):

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.cost.papers import cachejoin
-from semistream.cost.papers.harmonic import harmonic, hit
+from papers.equations import cachejoin
+from papers.equations.harmonic import harmonic, hit
 
 if TYPE_CHECKING:
-    from semistream.cost.papers.symbols import Costs, Sizes
+    from papers.equations.symbols import Costs, Sizes
 
 __all__ = ["busiest", "c_loop", "gain", "memory", "odd_share", "served", "service_rate"]
 
@@ -34,7 +34,7 @@ def memory(m: float, h_r: float, sizes: Sizes, nodes: int = 2) -> dict[str, floa
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> memory(1_000_000, 1000, Sizes(r_t=2e6, v_p=60_000))["cache"]
     240000.0
     """
@@ -47,7 +47,7 @@ def served(m: float, h_r: float, sizes: Sizes, nodes: int = 2) -> cachejoin.Serv
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=2e6, v_p=60_000)
     >>> both, one = served(50e6, 5_000, sizes), cachejoin.served(50e6, 10_000, sizes)
     >>> round(both.w), round(one.w)
@@ -66,7 +66,7 @@ def c_loop(
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, both = Sizes(r_t=2e6, v_p=60_000), cachejoin.Served(400.0, 200.0)
     >>> [round(c_loop(both, sizes, Costs(Read(1e6, 10.0)), printed=p), 5) for p in (True, False)]
     [0.0032, 0.0016]
@@ -80,7 +80,7 @@ def odd_share(sizes: Sizes) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> round(odd_share(Sizes(r_t=2e6, v_p=60_000)), 4)
     0.523
     """
@@ -96,7 +96,7 @@ def busiest(nodes: int, sizes: Sizes) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=2e6, v_p=60_000)
     >>> [round(busiest(n, sizes), 3) for n in (1, 2, 8)]
     [1.0, 0.536, 0.184]
@@ -125,7 +125,7 @@ def service_rate(
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0), c_s=500.0)
     >>> [round(service_rate(50e6, 5_000, sizes, costs, printed=p)) for p in (True, False)]
     [334077, 660309]
@@ -142,7 +142,7 @@ def gain(m: float, h_r: float, sizes: Sizes, costs: Costs, nodes: int = 2) -> fl
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, tuples = Sizes(r_t=2e6, v_p=60_000), Costs(Read(0.0, 0.0), c_s=500.0)
     >>> round(gain(50e6, 5_000, sizes, Costs(Read(1e6, 10.0))), 2)
     2.0

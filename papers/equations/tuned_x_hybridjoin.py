@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from semistream.cost.papers.harmonic import hit, pages_by_rank
-from semistream.cost.papers.queue import oldest_page
-from semistream.cost.papers.search import best
+from papers.equations.harmonic import hit, pages_by_rank
+from papers.equations.queue import oldest_page
+from papers.equations.search import best
 
 if TYPE_CHECKING:
-    from semistream.cost.papers.symbols import Costs, Sizes
+    from papers.equations.symbols import Costs, Sizes
 
 __all__ = ["Matching", "Split", "c_loop", "matching", "memory", "service_rate", "tuned", "w"]
 
@@ -37,7 +37,7 @@ def memory(m: float, split: Split, sizes: Sizes) -> dict[str, float]:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> memory(1_000_000, Split(2, 3), Sizes(r_t=2e6, v_p=20_000))
     {'swappable': 40000, 'non-swappable': 60000, 'hash table': 800000.0, 'queue': 100000.0}
     """
@@ -50,7 +50,7 @@ def h_s(m: float, split: Split, sizes: Sizes) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> round(h_s(50e6, Split(), Sizes(r_t=2e6, v_p=60_000)))
     461852
     """
@@ -89,7 +89,7 @@ def matching(split: Split, sizes: Sizes) -> Matching:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> p = matching(Split(), Sizes(r_t=2e6, v_p=60_000))
     >>> round(p.old, 6), round(p.pinned, 4), round(p.new, 4)
     (0.00025, 0.4503, 0.4504)
@@ -106,11 +106,11 @@ def w(h_s: float, split: Split, sizes: Sizes, *, printed: bool = False) -> float
     As printed: w new tuples match with p_new and h_S − w old ones with p_old, so that
     w = w·p_new + (h_S − w)·p_old, which is w = h_S·p_old / (1 − p_new + p_old). There the page that
     comes is any page. It is that of the oldest tuple, and finds nearly twice as much: see
-    `semistream.cost.papers.queue`, which the corrected w follows.
+    `papers.equations.queue`, which the corrected w follows.
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=2e6, v_p=60_000)
     >>> round(w(461_852, Split(), sizes, printed=True), 1), round(w(461_852, Split(), sizes), 1)
     (210.0, 425.9)
@@ -127,7 +127,7 @@ def c_loop(w: float, split: Split, sizes: Sizes, costs: Costs) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> costs = Costs(Read(1e6, 10.0), c_h=100.0)
     >>> round(c_loop(0, Split(2, 3), Sizes(r_t=2e6, v_p=60_000), costs), 6)
     0.00245
@@ -144,7 +144,7 @@ def service_rate(
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0))
     >>> [round(service_rate(50e6, Split(1, l), sizes, costs)) for l in (0, 1, 20)]
     [148561, 266185, 406560]
@@ -158,7 +158,7 @@ def tuned(m: float, sizes: Sizes, costs: Costs, *, printed: bool = False) -> Spl
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> split = tuned(50e6, Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0)), printed=True)
     >>> round(split.k, 1), round(split.pinned)
     (23.4, 231)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.summary import LOST
-from semistream.reproduce.rules import RULES, Found, paired
+from papers.judge.rules import RULES, Found, paired
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from semistream.reproduce.claims import Claim
-    from semistream.reproduce.experiment import Experiment
-    from semistream.reproduce.intervals import Interval
+    from papers.experiment import Experiment
+    from papers.judge.claims import Claim
+    from papers.judge.intervals import Interval
 
     Record = Mapping[str, Any]
 

@@ -16,18 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.workload import BATCH_ROWS, Feed, Workload
+from papers.run.weather import FOLDER, origin, read_reports, stand_in
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError
 from semistream.master import build_master, open_master
-from semistream.reproduce.weather import FOLDER, origin, read_reports, stand_in
 from semistream.workloads import Zipf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from papers.experiment import Data
+    from papers.run.scale import Scale
     from semistream.master import Master
-    from semistream.reproduce.experiment import Data
-    from semistream.reproduce.scale import Scale
 
 __all__ = ["Prepared", "origin_of", "prepare"]
 
@@ -113,7 +113,7 @@ def _generator() -> str:
     beside = Path(sys.executable).with_name("tpchgen-cli")
     found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
     if not found:
-        msg = "TPC-H tables need tpchgen-cli: pip install 'semistream[reproduce]'"
+        msg = "TPC-H tables need tpchgen-cli: `make setup` installs it"
         raise OptionError(msg)
     return found
 

@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from semistream.reproduce.intervals import Interval, interval, ratio_interval
+from papers.judge.intervals import Interval, interval, ratio_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

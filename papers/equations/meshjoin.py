@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semistream.cost.papers.search import best
+from papers.equations.search import best
 
 if TYPE_CHECKING:
-    from semistream.cost.papers.symbols import Costs, Sizes
+    from papers.equations.symbols import Costs, Sizes
 
 __all__ = ["c_loop", "loss", "memory", "service_rate", "sigma", "tuned_b", "w"]
 
@@ -28,7 +28,7 @@ def memory(b: float, w: float, sizes: Sizes) -> dict[str, float]:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> memory(100, 50, Sizes(r_t=3.5e6, v_p=10_500, ptr=4))
     {'disk buffer': 1050000, 'stream buffer': 1000.0, 'queue': 80000.0, 'hash table': 1920000.0}
     """
@@ -46,7 +46,7 @@ def w(m: float, b: float, sizes: Sizes) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> round(w(3_051_000, 100, Sizes(r_t=3.5e6, v_p=10_500, ptr=4)), 6)
     50.0
     """
@@ -61,7 +61,7 @@ def sigma(b: float, w: float, sizes: Sizes) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> sigma(100, 875, Sizes(r_t=3.5e6, v_p=12_000, absent=0.2))
     0.07
     """
@@ -73,7 +73,7 @@ def c_loop(b: float, w: float, sizes: Sizes, costs: Costs) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> c_loop(100, 50, Sizes(r_t=3.5e6, v_p=12_000), Costs(Read(8e6, 1.0), c_h=100.0))
     0.0102
     """
@@ -87,7 +87,7 @@ def service_rate(m: float, b: float, sizes: Sizes, costs: Costs) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> round(service_rate(20e6, 100, Sizes(r_t=3.5e6, v_p=10_500), Costs(Read(5e5, 10.0))))
     39859
     """
@@ -100,7 +100,7 @@ def tuned_b(m: float, sizes: Sizes, costs: Costs) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes = Sizes(r_t=3.5e6, v_p=2**20, ptr=4)
     >>> round(tuned_b(80 * 2**20, sizes, Costs(Read(0.048 * 2**20, 1.0))), 2)
     1.88
@@ -114,7 +114,7 @@ def loss(m: float, b: float, sizes: Sizes, costs: Costs) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes = Sizes(r_t=3.5e6, v_p=2**20, ptr=4)
     >>> round(loss(80 * 2**20, 0.93, sizes, Costs(Read(0.048 * 2**20, 1.0))), 4)
     0.0125

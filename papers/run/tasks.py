@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.spark.engine import Engines
+from papers.run.measure import middle
 from semistream.cost.run import rounded
 from semistream.enrich import enrich
-from semistream.reproduce.measure import middle
 from semistream.spark.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from semistream.reproduce.cells import Cell, Group
-    from semistream.reproduce.measure import Bench
+    from papers.run.cells import Cell, Group
+    from papers.run.measure import Bench
 
     Facts = dict[str, Any]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from semistream.cost.papers import cachejoin
-from semistream.cost.papers.harmonic import harmonic, hit
-from semistream.cost.papers.search import least
+from papers.equations import cachejoin
+from papers.equations.harmonic import harmonic, hit
+from papers.equations.search import least
 
 if TYPE_CHECKING:
-    from semistream.cost.papers.cachejoin import Served
-    from semistream.cost.papers.symbols import Costs, Sizes
+    from papers.equations.cachejoin import Served
+    from papers.equations.symbols import Costs, Sizes
 
 __all__ = [
     "arrival_rate",
@@ -49,7 +49,7 @@ def belongs_in_cache(m: float, n: float, sizes: Sizes, *, printed: bool = False)
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1)
     >>> [belongs_in_cache(1, 5.5, sizes, printed=p) for p in (True, False)]
     [False, True]
@@ -64,7 +64,7 @@ def in_queue(rank: float, m: float, h_r: float, sizes: Sizes) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> round(in_queue(10, 12e6, 0, Sizes(r_t=1e6, v_p=120_000, ptr=4, f=1)))
     3439
     """
@@ -82,7 +82,7 @@ def tuned_h_r(m: float, sizes: Sizes, *, printed: bool = False) -> float:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1)
     >>> [round(tuned_h_r(1.2e9, replace(sizes, exponent=e))) for e in (0.0, 0.5, 1.0)]
     [0, 263293, 2044881]
@@ -109,7 +109,7 @@ def kept_by_line_35(m: float, h_r: float, sizes: Sizes) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> round(kept_by_line_35(1.2e9, 2_044_881, Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1)))
     30
     """
@@ -129,7 +129,7 @@ def c_loop(
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> costs = Costs(Read(1e6, 10.0), c_i=100.0, c_v=20.0)
     >>> c_loop(cachejoin.Served(0.0, 0.0), 1000, Sizes(r_t=100e6, v_p=60_000), costs)
     0.001652
@@ -146,7 +146,7 @@ def service_rate(
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1), Costs(Read(1e6, 10.0))
     >>> [round(service_rate(1.2e9, sizes, costs, h_r)) for h_r in (None, 1e4, 8e6)]
     [1657075, 878876, 641417]
@@ -164,7 +164,7 @@ def arrival_rate(m: float, sizes: Sizes, costs: Costs, *, printed: bool = False)
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1), Costs(Read(1e6, 10.0))
     >>> [f"{arrival_rate(1.2e9, sizes, costs, printed=p):.2e}" for p in (True, False)]
     ['5.86e+11', '1.66e+06']
@@ -181,7 +181,7 @@ def least_memory(rate: float, sizes: Sizes, costs: Costs) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Costs, Read, Sizes
+    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1), Costs(Read(1e6, 10.0))
     >>> round(least_memory(1_657_075, sizes, costs) / 1e9, 3)
     1.2

@@ -26,11 +26,11 @@ from semistream.spec import JoinSpec
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from papers.run.cells import Cell, Group
+    from papers.run.scale import Scale
+    from papers.run.sources import Prepared
     from semistream.cost.unit_costs import UnitCosts
     from semistream.master import Master
-    from semistream.reproduce.cells import Cell, Group
-    from semistream.reproduce.scale import Scale
-    from semistream.reproduce.sources import Prepared
 
     Facts = dict[str, Any]
 

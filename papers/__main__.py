@@ -1,4 +1,4 @@
-"""The command ``semistream reproduce``: the papers' experiments, run here."""
+"""The command ``python -m papers``, from the root of a clone: the papers' experiments, run here."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from papers.run.scale import scale_of
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.profile import Profile
 from semistream.errors import OptionError
-from semistream.reproduce.scale import scale_of
 from semistream.terminal import console, errors, messages, needed, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from semistream.reproduce.experiment import Experiment
-    from semistream.reproduce.scale import Scale
+    from papers.experiment import Experiment
+    from papers.run.scale import Scale
 
-__all__ = ["add_to"]
+__all__ = ["app"]
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("reproduce")(reproduce)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
+@app.command()
 def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Everything, scaled down to a few minutes.")
@@ -55,9 +53,9 @@ def reproduce(
     Every run is kept in OUTPUT/runs as JSON, and nothing is measured twice: an interrupted run
     continues where it stopped. The report is OUTPUT/report.html.
     """
-    with messages(), needed("reproduce", yaml="reproduce", pyspark="spark", pandas="spark"):
-        from semistream.reproduce.reading import experiments  # noqa: PLC0415 - YAML is an extra
-        from semistream.reproduce.report import write_report  # noqa: PLC0415 - as are figures
+    with messages(), needed("reproduce", yaml="pipeline", pyspark="spark", pandas="spark"):
+        from papers.reading import experiments  # noqa: PLC0415 - YAML is an extra
+        from papers.report import write_report  # noqa: PLC0415 - as are figures
 
         chosen, scale = experiments(only), scale_of(quick, full)
         if not report_only:
@@ -99,7 +97,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _measure(chosen: dict[str, Experiment], scale: Scale, output: Path, profile: Profile) -> None:
-    from semistream.reproduce.runner import measured, steps  # noqa: PLC0415 - as above
+    from papers.run.runner import measured, steps  # noqa: PLC0415 - as above
 
     with progress_bar() as bar, _interruptible():
         task = bar.add_task("", total=sum(steps(one, scale) for one in chosen.values()))
@@ -113,3 +111,7 @@ def _measure(chosen: dict[str, Experiment], scale: Scale, output: Path, profile:
                 lambda what: bar.update(task, description=what),
             ):
                 bar.advance(task)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m papers")

@@ -9,22 +9,22 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.show import markdown
+from papers.judge.claims import claims
+from papers.judge.figure import caption, draw
+from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost
+from papers.published import published
+from papers.reading import experiments, papers
+from papers.run.runner import loaded
 from semistream.cost.sheet import Sheet
-from semistream.reproduce.claims import claims
-from semistream.reproduce.figure import caption, draw
-from semistream.reproduce.published import published
-from semistream.reproduce.reading import experiments, papers
-from semistream.reproduce.runner import loaded
-from semistream.reproduce.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from semistream.reproduce.experiment import Experiment, Paper
-    from semistream.reproduce.published import Published
-    from semistream.reproduce.verdict import Verdict
+    from papers.experiment import Experiment, Paper
+    from papers.judge.verdict import Verdict
+    from papers.published import Published
 
     Record = Mapping[str, Any]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from papers.run.measure import facts_of, middle, started, watched
 from semistream.cost.planning.least import least_memory
 from semistream.cost.planning.question import Question
 from semistream.cost.run import rounded
@@ -15,13 +16,12 @@ from semistream.cost.tuning.knobs import knobs_of
 from semistream.cost.tuning.tune import tuned
 from semistream.errors import BudgetError
 from semistream.plan import Task
-from semistream.reproduce.measure import facts_of, middle, started, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from semistream.reproduce.cells import Cell, Group
-    from semistream.reproduce.measure import Bench
+    from papers.run.cells import Cell, Group
+    from papers.run.measure import Bench
 
     Facts = dict[str, Any]
 

@@ -12,20 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.workload import Feed, Workload
+from papers.run.measure import facts_of, started, watched
 from semistream.cost.run import Run, one_thread
 from semistream.errors import BudgetError, SemistreamError
 from semistream.join import Join
 from semistream.master import build_master, open_master
 from semistream.metrics import Metrics
-from semistream.reproduce.measure import facts_of, started, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from semistream.reproduce.cells import Cell, Group
-    from semistream.reproduce.measure import Bench
+    from papers.run.cells import Cell, Group
+    from papers.run.measure import Bench
 
     Facts = dict[str, Any]
 

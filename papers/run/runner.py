@@ -7,22 +7,22 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.store import read_record, write_record
+from papers.run.cells import groups
+from papers.run.measure import Bench, pinned, rates
+from papers.run.nodes import side_by_side
+from papers.run.searches import least, optimum, reads
+from papers.run.sources import origin_of, prepare
 from semistream.cost.run import one_thread
 from semistream.machine import describe
-from semistream.reproduce.cells import groups
-from semistream.reproduce.measure import Bench, pinned, rates
-from semistream.reproduce.nodes import side_by_side
-from semistream.reproduce.searches import least, optimum, reads
-from semistream.reproduce.sources import origin_of, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from papers.experiment import Experiment
+    from papers.run.cells import Cell, Group
+    from papers.run.scale import Scale
     from semistream.cost.profile import Profile
-    from semistream.reproduce.cells import Cell, Group
-    from semistream.reproduce.experiment import Experiment
-    from semistream.reproduce.scale import Scale
 
     Record = dict[str, Any]
 
@@ -104,7 +104,7 @@ def _group(
     if experiment.kind == "nodes":
         return side_by_side(group, bench, folder)
     if experiment.kind == "tasks":
-        from semistream.reproduce.tasks import on_spark  # noqa: PLC0415 - Spark is an extra
+        from papers.run.tasks import on_spark  # noqa: PLC0415 - Spark is an extra
 
         return on_spark(group, bench, folder)
     kinds: dict[str, Callable[[Group, Bench], Iterator[tuple[Cell, dict[str, Any]]]]] = {

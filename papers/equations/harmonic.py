@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from semistream.cost.papers.symbols import Sizes
+    from papers.equations.symbols import Sizes
 
     Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ def hit(tuples: float, sizes: Sizes) -> float:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> round(hit(500, Sizes(r_t=2_000_000, v_p=60_000)), 4)
     0.4503
     """
@@ -83,7 +83,7 @@ def pages_by_rank(first: float, width: float, sizes: Sizes) -> Pages:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> pages = pages_by_rank(500, 500, Sizes(r_t=2_000_000, v_p=60_000))
     >>> float(pages.count.sum()), round(pages.total, 4)
     (3999.0, 0.5497)
@@ -102,7 +102,7 @@ def pages_evenly(first: float, sizes: Sizes) -> Pages:
 
     Examples
     --------
-    >>> from semistream.cost.papers.symbols import Sizes
+    >>> from papers.equations.symbols import Sizes
     >>> pages = pages_evenly(0, Sizes(r_t=1_000_000, v_p=12_000, absent=0.1))
     >>> pages.count.tolist(), pages.share.round(7).tolist()
     ([10000.0], [9e-05])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from semistream.reproduce.verdict import shown
+from papers.judge.verdict import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from semistream.reproduce.experiment import Experiment, Series
+    from papers.experiment import Experiment, Series
 
 __all__ = ["Cell", "Group", "groups"]
 
@@ -60,7 +60,7 @@ def groups(experiment: Experiment, factor: float) -> Iterator[Group]:
 
     Examples
     --------
-    >>> from semistream.reproduce.reading import experiments
+    >>> from papers.reading import experiments
     >>> name = "x-hybridjoin/figure-3a"
     >>> first, *_ = groups(experiments(name)[name], factor=0.1)
     >>> first.name, first.rows, [cell.label for cell in first.cells][-2:]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from semistream.cost.queue import Groups, oldest_first
 
 if TYPE_CHECKING:
-    from semistream.cost.papers.harmonic import Pages
+    from papers.equations.harmonic import Pages
 
 __all__ = ["any_page", "oldest_page", "waiting"]
 
@@ -36,7 +36,7 @@ def waiting(h_s: float, pages: Pages, absent: float = 0.0) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from semistream.cost.papers.harmonic import Pages
+    >>> from papers.equations.harmonic import Pages
     >>> round(waiting(5000, Pages(np.array([0.001]), np.array([1000.0]))))
     9099
     """
@@ -58,7 +58,7 @@ def oldest_page(h_s: float, pages: Pages, absent: float = 0.0) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from semistream.cost.papers.harmonic import Pages
+    >>> from papers.equations.harmonic import Pages
     >>> pages = Pages(np.array([0.001]), np.array([1000.0]))
     >>> [round(oldest_page(h, pages), 3) for h in (1, 1000, 100_000)]
     [1.001, 2.414, 200.005]
@@ -72,7 +72,7 @@ def any_page(h_s: float, pages: Pages) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from semistream.cost.papers.harmonic import Pages
+    >>> from papers.equations.harmonic import Pages
     >>> any_page(100_000, Pages(np.array([0.001]), np.array([1000.0])))
     100.0
     """
