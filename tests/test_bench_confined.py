@@ -5,9 +5,9 @@ import pytest
 from benchmarks.engine import cgroup
 from benchmarks.engine.cgroup import NoGroupError, memory_group
 from benchmarks.engine.confined import drop_cached
+from benchmarks.memory import resident_bytes
 from benchmarks.store import read_record
 from benchmarks.tables import sheets
-from semistream.machine import resident_bytes
 from test_bench import bench
 
 ROWS = 60_000

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import semistream as ss
 from semistream.commands import app
+from semistream.terminal import BUDGETS, DATA, PIPELINES
 
 
 def call(*arguments):
@@ -49,6 +50,12 @@ def test_an_error_is_a_message_and_an_exit_code(products, tmp_path):
 
 def test_algorithms_are_listed():
     assert "moij" in json.loads(call("algorithms", "--json").output)
+
+
+def test_every_command_is_listed_in_a_group():
+    listed = [*app.registered_commands, *app.registered_groups]
+    assert {one.rich_help_panel for one in listed} == {PIPELINES, DATA, BUDGETS}
+    assert not {"bench", "reproduce"} & {one.name.partition("-")[0] for one in listed}
 
 
 def test_the_version_is_told():

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from semistream.machine import anonymous_bytes, describe
+from benchmarks.memory import anonymous_bytes
+from semistream.machine import describe
 from semistream.master import build_master
 from semistream.workloads import Zipf, master_rows
 

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from benchmarks.engine.cgroup import memory_group
+from benchmarks.memory import anonymous_bytes, resident_bytes
 from benchmarks.workload import Feed, Workload
 from semistream.cost.run import Run, one_thread, rounded
 from semistream.errors import SemistreamError
 from semistream.join import Join
-from semistream.machine import anonymous_bytes, describe, resident_bytes
+from semistream.machine import describe
 from semistream.master import open_master
 from semistream.units import format_bytes
 

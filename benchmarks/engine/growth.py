@@ -7,12 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.matrix import Cell, cell_of, take_rounds
+from benchmarks.memory import resident_bytes
 from benchmarks.summary import candidate
 from benchmarks.workload import Feed, Workload
 from semistream.cost.run import Run, one_thread
 from semistream.cost.spread import spread
 from semistream.join import Join
-from semistream.machine import describe, resident_bytes
+from semistream.machine import describe
 from semistream.master import open_master
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.memory import resident_bytes
 from benchmarks.workload import WORKLOADS, Bound, Feed, Workload
 from semistream.cost.run import Run, one_thread, rounded
 from semistream.errors import BudgetError
 from semistream.join import Join
-from semistream.machine import resident_bytes
 from semistream.master import open_master
 
 if TYPE_CHECKING:

@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from benchmarks.engine.build import PeakMemory
 from benchmarks.engine.matrix import take_rounds
+from benchmarks.memory import resident_bytes
 from benchmarks.stores import ENGINES, IN_MEMORY, Engine
 from benchmarks.stores.building import built
 from benchmarks.workload import Bound, Feed, Workload
 from semistream.cost.run import Run, one_thread
 from semistream.errors import SemistreamError
 from semistream.join import Join
-from semistream.machine import describe, resident_bytes
+from semistream.machine import describe
 from semistream.master import open_master
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from semistream.master import Master, build_master, open_master
 from semistream.master.database.feed_postgresql import trigger_sql
 from semistream.spark import commands as pipeline_commands
 from semistream.spark import jar_commands
-from semistream.terminal import AsJson, build_bar, console, messages
+from semistream.terminal import BUDGETS, DATA, AsJson, build_bar, console, messages
 
 __all__ = ["app"]
 
@@ -30,7 +30,7 @@ app = typer.Typer(
 master_app = typer.Typer(
     help="Build, show, verify, sync and clean master tables.", no_args_is_help=True
 )
-app.add_typer(master_app, name="master")
+app.add_typer(master_app, name="master", rich_help_panel=DATA)
 snapshot_commands.add_to(master_app)
 sync_commands.add_to(master_app)
 pipeline_commands.add_to(app)
@@ -59,7 +59,7 @@ def options(
     """Take the options that need no command."""
 
 
-@app.command("algorithms")
+@app.command("algorithms", rich_help_panel=BUDGETS)
 def list_algorithms(as_json: AsJson = False) -> None:
     """List the algorithms and their papers."""
     if as_json:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from semistream.master import Progress as BuildProgress
 
 __all__ = [
+    "BUDGETS",
+    "DATA",
+    "PIPELINES",
     "AsJson",
     "build_bar",
     "complain",
@@ -38,6 +41,9 @@ __all__ = [
     "progress_bar",
     "terminal_table",
 ]
+
+PIPELINES, DATA, BUDGETS = "Pipelines", "Master tables and test data", "Budgets and algorithms"
+"""The groups in which ``semistream --help`` lists its commands."""
 
 console = Console()
 errors = Console(stderr=True)
@@ -59,7 +65,7 @@ def messages() -> Iterator[None]:
 def needed(what: str, **extras: str) -> Iterator[None]:
     """Say which extra brings a package that is missing.
 
-    ``needed("a figure", matplotlib="bench")`` is for what a figure may need.
+    ``needed("a figure", matplotlib="figures")`` is for what a figure may need.
     """
     try:
         yield

@@ -33,7 +33,15 @@ from semistream.cost.tuning.rows import master_rows_of
 from semistream.cost.tuning.show import curve_sheets, summary_lines
 from semistream.errors import BudgetError, OptionError
 from semistream.master import build_master, open_master
-from semistream.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
+from semistream.terminal import (
+    BUDGETS,
+    AsJson,
+    console,
+    errors,
+    messages,
+    progress_bar,
+    terminal_table,
+)
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -57,7 +65,7 @@ _LEAST_STREAM, _MOST_STREAM = 200_000, 4_000_000
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command("tune")(tune)
+    app.command("tune", rich_help_panel=BUDGETS)(tune)
 
 
 def tune(  # noqa: PLR0913, PLR0917 - one argument an option
