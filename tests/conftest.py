@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,6 +64,7 @@ def spark(host_folder: None) -> Iterator[SparkSession]:
     from semistream.spark.session import session
 
     config = {**connectors.config(), **SMALL, "spark.driver.memory": "1g"}
+    config["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parent.parent)  # benchmarks/
     started = session("semistream-tests", master="local[2]", config=config)
     yield started
     started.stop()

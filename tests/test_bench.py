@@ -9,30 +9,36 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from benchmarks.__main__ import app
+from benchmarks.engine.matrix import Cell, Grid, cell_of, take_rounds
+from benchmarks.engine.stores import Contest, StoreGrid, engine_at
+from benchmarks.show import between_marks, markdown
+from benchmarks.store import read_record, write_record
+from benchmarks.stores import ENGINES, IN_MEMORY, ByKey
+from benchmarks.stores.row_format import RowFormat
+from benchmarks.summary import candidate, versus
+from benchmarks.tables import sheets
+from benchmarks.workload import WORKLOADS, Bound, Feed, Workload
 from semistream import Join, open_master
 from semistream.algorithms import algorithms
-from semistream.bench.engines import ENGINES, IN_MEMORY, ByKey
-from semistream.bench.engines.row_format import RowFormat
-from semistream.bench.matrix import Cell, Grid, cell_of, take_rounds
-from semistream.bench.run import _LONGEST_FILL, Run
-from semistream.bench.show import between_marks, markdown
-from semistream.bench.store import read_record, write_record
-from semistream.bench.stores import Contest, StoreGrid, engine_at
-from semistream.bench.summary import candidate, ratio, spread, versus
-from semistream.bench.tables import sheets
-from semistream.bench.workload import WORKLOADS, Bound, Feed, Workload
 from semistream.cost.calibration.turns import Pace, watch_in_turn
+from semistream.cost.run import _LONGEST_FILL, Run
+from semistream.cost.spread import ratio, spread
 from semistream.errors import OptionError, SemistreamError
 from semistream.metrics import Metrics
 from semistream.plan import MemoryUse, Plan
 from semistream.workloads import master_rows
-from test_cli import call
 
 ROWS = 20_000
 FEW = ["--algorithm", "cachejoin", "--algorithm", "hybridjoin"]
 SMALL = ["--rows", ROWS, "--seconds", 0.01, "--rounds", 2, "--page-bytes", "4KB", *FEW]
 SMALL_WORKLOADS = [workload.of_rows(ROWS) for workload in WORKLOADS]
+
+
+def bench(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def in_order(table: pa.Table) -> pa.Table:
@@ -127,7 +133,7 @@ def test_the_ratio_is_taken_round_by_round_to_the_best_other():
 def test_bench_measures_stores_and_resumes(tmp_path):
     record = tmp_path / "bench.json"
     small = [*SMALL, "--output", record, "--data", tmp_path, "--skew", 1, "--workload", "1:1"]
-    shown = call("bench", *small, "--share", 0.1)
+    shown = bench("matrix", *small, "--share", 0.1)
     assert shown.exit_code == 0, shown.output
     first = read_record(record)
     assert [cell_of(cell)[2:] for cell in first["cells"]] == [("mapped", 0.1), ("direct", 0.1)]
@@ -142,7 +148,7 @@ def test_bench_measures_stores_and_resumes(tmp_path):
             assert rate["answered"] > rate["pages_read"] > 0
             assert rate["cpus"] > 0
     assert first["cells"][0]["resident"] == first["cells"][0]["pages_bytes"]
-    again = call("bench", *small, "--share", 0.1, "--share", 0.2, "--resume", "--json")
+    again = bench("matrix", *small, "--share", 0.1, "--share", 0.2, "--resume", "--json")
     assert again.exit_code == 0, again.output
     second = read_record(record)
     assert second["cells"][:2] == first["cells"]
@@ -212,7 +218,7 @@ def test_slices_that_differ_much_are_all_taken():
 
 
 def test_an_interrupted_run_leaves_its_cells(tmp_path, monkeypatch):
-    from semistream.bench import matrix  # noqa: PLC0415 - to break it off
+    from benchmarks.engine import matrix  # noqa: PLC0415 - to break it off
 
     measure_cell, record = matrix._measure_cell, tmp_path / "bench.json"
 
@@ -223,7 +229,7 @@ def test_an_interrupted_run_leaves_its_cells(tmp_path, monkeypatch):
 
     monkeypatch.setattr(matrix, "_measure_cell", broken)
     small = [*SMALL, "--output", record, "--data", tmp_path, "--quick", "--workload", "1:1"]
-    assert call("bench", *small).exit_code != 0
+    assert bench("matrix", *small).exit_code != 0
     assert [cell["read"] for cell in read_record(record)["cells"]] == ["mapped", "mapped"]
 
 
@@ -231,19 +237,19 @@ def test_resume_refuses_what_would_not_compare(tmp_path):
     record = tmp_path / "bench.json"
     one = ["--skew", 1, "--workload", "1:1", "--share", 0.2, "--read", "mapped"]
     small = [*SMALL, *one, "--output", record, "--data", tmp_path]
-    assert call("bench", *small).exit_code == 0
-    longer = call("bench", *small, "--seconds", 0.02, "--resume")
+    assert bench("matrix", *small).exit_code == 0
+    longer = bench("matrix", *small, "--seconds", 0.02, "--resume")
     assert "was measured with seconds=0.01" in longer.output
     changed = read_record(record)
     changed["machine"]["source"] = "other"
     write_record(changed, record)
-    assert "the code has changed" in call("bench", *small, "--resume").output
+    assert "the code has changed" in bench("matrix", *small, "--resume").output
     record.write_text("{}")
-    assert "not a record of results" in call("bench", *small, "--resume").output
+    assert "not a record of results" in bench("matrix", *small, "--resume").output
 
 
 def test_an_unknown_workload_is_named(tmp_path):
-    shown = call("bench", "--workload", "wid", "--data", tmp_path)
+    shown = bench("matrix", "--workload", "wid", "--data", tmp_path)
     assert shown.exit_code == 1
     assert "Did you mean 'wide'" in shown.output
 
@@ -308,9 +314,7 @@ def test_rows_with_a_text_are_packed_and_unpacked(texts):
 def test_stores_are_measured_beside_ours(tmp_path):
     record = tmp_path / "stores.json"
     small = ["--rows", 30_000, "--large", 0, "--memory", "1MB", "--seconds", 0.01, "--rounds", 2]
-    shown = call(
-        "bench-stores", *small, "--engine", "sqlite", "--data", tmp_path, "--output", record
-    )
+    shown = bench("stores", *small, "--engine", "sqlite", "--data", tmp_path, "--output", record)
     assert shown.exit_code == 0, shown.output
     (setting,) = read_record(record)["settings"]
     mine, theirs = setting["algorithm"], "sqlite, chunks of 30,000"
@@ -323,7 +327,7 @@ def test_stores_are_measured_beside_ours(tmp_path):
     (sheet,) = sheets(read_record(record))
     assert [row[0] for row in sheet.rows] == [mine, theirs]
     assert sheet.rows[0][2] == "1.00× (1.00–1.00)"
-    assert "Did you mean 'sqlite'" in call("bench-stores", "--engine", "sqlit").output
+    assert "Did you mean 'sqlite'" in bench("stores", "--engine", "sqlit").output
 
 
 @pytest.fixture
@@ -359,7 +363,7 @@ def test_tables_go_between_the_marks_of_a_file(matrix_record, tmp_path):
     record, page = tmp_path / "bench.json", tmp_path / "page.md"
     write_record(matrix_record, record)
     page.write_text("# Rates\n<!-- matrix -->\nold\n<!-- /matrix -->\nend\n")
-    shown = call("bench-show", record, "--markdown", page)
+    shown = bench("show", record, "--markdown", page)
     assert shown.exit_code == 0, shown.output
     text = page.read_text()
     assert "old" not in text
@@ -369,7 +373,7 @@ def test_tables_go_between_the_marks_of_a_file(matrix_record, tmp_path):
     assert re.search(r"^\| moij \| 1,750 .* \|$", text, re.MULTILINE)
     with pytest.raises(OptionError, match="no marks <!-- peers -->"):
         between_marks(text, "peers", "")
-    assert "adaptive against" in call("bench-show", record).output
+    assert "adaptive against" in bench("show", record).output
 
 
 def test_a_record_is_small_and_whole(matrix_record, tmp_path):
@@ -378,3 +382,11 @@ def test_a_record_is_small_and_whole(matrix_record, tmp_path):
     assert read_record(path) == json.loads(json.dumps(matrix_record))
     assert len(path.read_text().splitlines()) == 6 + len(matrix_record["cells"])
     assert [file.name for file in path.parent.iterdir()] == ["bench.json"]
+
+
+def test_bench_build_reports_its_memory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = bench("build", "--rows", 50_000, "--memory", "8MB", "--output", "build.json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads((tmp_path / "build.json").read_text())["rows"] == 50_000
+    assert list(tmp_path.iterdir()) == [tmp_path / "build.json"]

@@ -2,13 +2,13 @@
 
 import pytest
 
-from semistream.bench import cgroup
-from semistream.bench.cgroup import NoGroupError, memory_group
-from semistream.bench.confined import drop_cached
-from semistream.bench.store import read_record
-from semistream.bench.tables import sheets
-from semistream.machine import resident_bytes
-from test_cli import call
+from benchmarks.engine import cgroup
+from benchmarks.engine.cgroup import NoGroupError, memory_group
+from benchmarks.engine.confined import drop_cached
+from benchmarks.memory import resident_bytes
+from benchmarks.store import read_record
+from benchmarks.tables import sheets
+from test_bench import bench
 
 ROWS = 60_000
 
@@ -37,11 +37,11 @@ def test_pages_are_dropped(tmp_path):
 
 def test_without_groups_there_is_a_message(tmp_path, monkeypatch):
     monkeypatch.setattr(cgroup, "_own_group", lambda: (tmp_path / "nothing", 1))
-    shown = call("bench-confined", "--rows", ROWS, "--data", tmp_path)
+    shown = bench("confined", "--rows", ROWS, "--data", tmp_path)
     assert shown.exit_code == 1
     assert "no memory cgroup can be made" in shown.output
     monkeypatch.setattr(cgroup, "_own_group", lambda: (tmp_path, 2))
-    shown = call("bench-confined", "--rows", ROWS, "--data", tmp_path)
+    shown = bench("confined", "--rows", ROWS, "--data", tmp_path)
     assert "does not let groups below it limit their memory" in shown.output
     assert [path.name for path in tmp_path.iterdir()] == ["confined"]
 
@@ -50,7 +50,7 @@ def test_rates_are_measured_inside(group, tmp_path):
     record = tmp_path / "confined.json"
     small = ["--rows", ROWS, "--share", 0.25, "--rounds", 1, "--seconds", 0.02]
     only = ["--algorithm", "hybridjoin", "--algorithm", "cachejoin"]
-    shown = call("bench-confined", *small, *only, "--data", tmp_path, "--output", record)
+    shown = bench("confined", *small, *only, "--data", tmp_path, "--output", record)
     if "can't be dropped" in shown.output:
         pytest.skip("this file system keeps its pages")
     assert shown.exit_code == 0, shown.output

@@ -2,13 +2,13 @@
 
 import pytest
 
-from semistream.bench.drift import rows_until_back
-from semistream.bench.figure import draw
-from semistream.bench.growth import best_published
-from semistream.bench.store import read_record
-from semistream.bench.tables import sheets
+from benchmarks.engine.drift import rows_until_back
+from benchmarks.engine.growth import best_published
+from benchmarks.figure import draw
+from benchmarks.store import read_record
+from benchmarks.tables import sheets
 from semistream.errors import OptionError
-from test_cli import call
+from test_bench import bench
 
 FEW = ["--algorithm", "cachejoin", "--algorithm", "hybridjoin"]
 
@@ -18,7 +18,7 @@ def test_growth_is_measured_at_a_share_and_at_a_constant(tmp_path):
     small = ["--rows", 60_000, "--rows", 120_000, "--seconds", 0.01, "--rounds", 2]
     where = ["--data", tmp_path, "--output", record, "--memory", "512KB"]
     drawn = ["--figure", figure] if has_matplotlib() else []
-    shown = call("bench-growth", *small, *FEW, *where, *drawn, "--read", "mapped")
+    shown = bench("growth", *small, *FEW, *where, *drawn, "--read", "mapped")
     assert shown.exit_code == 0, shown.output
     found = read_record(record)
     assert [(p["rows"], p["budget"], p["memory"]) for p in found["points"]] == [
@@ -54,7 +54,7 @@ def test_drift_is_followed_slice_by_slice(tmp_path):
     record, figure = tmp_path / "drift.json", tmp_path / "drift.svg"
     drawn = ["--figure", figure] if has_matplotlib() else []
     small = ["--rows", 60_000, "--repeats", 2, "--read", "direct", *FEW, *drawn]
-    shown = call("bench-drift", *small, "--data", tmp_path, "--output", record)
+    shown = bench("drift", *small, "--data", tmp_path, "--output", record)
     assert shown.exit_code == 0, shown.output
     found = read_record(record)
     assert found["grid"]["slice_rows"] == 6_000

@@ -11,10 +11,8 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.errors import OptionError
-from semistream.host import HostShare
-from semistream.spark.bench.data import KEY, Products, Sales
-from semistream.spark.bench.flink.run import (
+from benchmarks.spark.data import KEY, Products, Sales
+from benchmarks.spark.flink.run import (
     Flink,
     FlinkError,
     FlinkSetting,
@@ -22,10 +20,12 @@ from semistream.spark.bench.flink.run import (
     prepare,
     time_flink,
 )
-from semistream.spark.bench.flink.sql import insert, tables
-from semistream.spark.bench.live_store import store_of
-from semistream.spark.bench.peers.lookup import budget_for
-from semistream.spark.bench.systems import Setting
+from benchmarks.spark.flink.sql import insert, tables
+from benchmarks.spark.live.store import store_of
+from benchmarks.spark.peers.lookup import budget_for
+from benchmarks.spark.systems import Setting
+from semistream.errors import OptionError
+from semistream.host import HostShare
 
 if TYPE_CHECKING:
     from parts.databases import PostgreSQL

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from semistream.bench.tables import sheets
+from benchmarks.tables import sheets
 
-TESTS = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
 
 
 def test_ratios_are_round_by_round() -> None:
@@ -43,7 +44,9 @@ def test_ratios_are_round_by_round() -> None:
 def test_the_benchmark_runs(tmp_path: Path) -> None:
     output = tmp_path / "live.json"
     command = [sys.executable, "-m", "parts.bench_live", "--quick", "--output", str(output)]
-    subprocess.run([*command, "--data", str(tmp_path / "data")], cwd=TESTS, check=True)  # noqa: S603
+    path = [str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+    subprocess.run([*command, "--data", str(tmp_path / "data")], cwd=ROOT, env=env, check=True)  # noqa: S603
     record = json.loads(output.read_text())
     assert [cell["store"] for cell in record["cells"]] == ["postgresql", "mysql"]
     for cell in record["cells"]:

@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from semistream.bench.figure import draw
-from semistream.bench.model import ModelGrid, measure_model, predicted_again, run_offs
-from semistream.bench.model_commands import _profile
-from semistream.bench.model_tables import auto_share, error, named, quantile
-from semistream.bench.store import compact, read_record, write_record
-from semistream.bench.tables import sheets
-from semistream.commands import app
+from benchmarks.__main__ import app
+from benchmarks.engine.model import ModelGrid, measure_model, predicted_again, run_offs
+from benchmarks.engine.model_commands import _profile
+from benchmarks.engine.model_tables import auto_share, error, named, quantile
+from benchmarks.figure import draw
+from benchmarks.store import read_record, write_record
+from benchmarks.tables import sheets
 from semistream.cost.calibration.turns import Pace
 from semistream.cost.example import example_profile
+from semistream.cost.tuning.record import compact
 from semistream.cost.unit_costs import Curve
 
 PROFILE = example_profile()
@@ -60,7 +61,7 @@ def test_the_command_adds_to_a_record(measured, tmp_path):
     path = tmp_path / "model.json"
     write_record(record, path)
     for option in ("--run-off", "--again"):
-        call = ["bench-model", option, "--output", str(path), "--json"]
+        call = ["model", option, "--output", str(path), "--json"]
         done = CliRunner().invoke(app, [*call, "--data", str(folder)])
         assert done.exit_code == 0, done.output
         assert read_record(path)["cells"][0]["rates"].keys() == record["cells"][0]["rates"].keys()
@@ -80,7 +81,7 @@ def test_costs_of_older_models_are_not_predicted_from(measured, tmp_path):
     record, _ = measured
     path = tmp_path / "model.json"
     write_record({**record, "profile": {**record["profile"], "format": 1}}, path)
-    done = CliRunner().invoke(app, ["bench-model", "--again", "--output", str(path)])
+    done = CliRunner().invoke(app, ["model", "--again", "--output", str(path)])
     assert done.exit_code == 1
     assert "older models; measure anew" in " ".join(done.stderr.split())
 
@@ -95,8 +96,8 @@ def test_costs_of_older_models_are_not_predicted_from(measured, tmp_path):
     ],
 )
 def test_mistakes_are_told_before_anything_is_measured(options, said, monkeypatch):
-    monkeypatch.setattr("semistream.bench.model_commands.calibrate", pytest.fail)
-    done = CliRunner().invoke(app, ["bench-model", *options])
+    monkeypatch.setattr("benchmarks.engine.model_commands.calibrate", pytest.fail)
+    done = CliRunner().invoke(app, ["model", *options])
     assert done.exit_code == 1
     assert said in done.stderr
 

@@ -11,21 +11,21 @@ from dataclasses import replace
 
 import pytest
 
-from semistream.bench.peers_claims import claims
-from semistream.bench.peers_commands import _draw
-from semistream.bench.show import markdown
-from semistream.bench.store import read_record, write_record
-from semistream.bench.tables import sheets
-from semistream.spark.bench.engine import EngineError
-from semistream.spark.bench.footprint import Footprint
-from semistream.spark.bench.peers import contest as contests
-from semistream.spark.bench.peers import growth
-from semistream.spark.bench.peers.contest import Contest, DifferentRowsError
-from semistream.spark.bench.peers.grid import BOUNDS, FULL, STRONG, Cell, PeersGrid
-from semistream.spark.bench.peers.memory import measured_memory
-from semistream.spark.bench.peers.steady import measure_steady
-from semistream.spark.bench.systems import SYSTEMS
-from test_cli import call
+from benchmarks.show import markdown
+from benchmarks.spark.engine import EngineError
+from benchmarks.spark.footprint import Footprint
+from benchmarks.spark.peers import contest as contests
+from benchmarks.spark.peers import growth
+from benchmarks.spark.peers.claims import claims
+from benchmarks.spark.peers.command import _draw
+from benchmarks.spark.peers.contest import Contest, DifferentRowsError
+from benchmarks.spark.peers.grid import BOUNDS, FULL, STRONG, Cell, PeersGrid
+from benchmarks.spark.peers.memory import measured_memory
+from benchmarks.spark.peers.steady import measure_steady
+from benchmarks.spark.systems import SYSTEMS
+from benchmarks.store import read_record, write_record
+from benchmarks.tables import sheets
+from test_bench import bench
 
 ROWS = 20_000
 TINY = replace(
@@ -298,5 +298,5 @@ def test_figures_are_drawn(record, tmp_path):
 
 
 def test_wrong_choices_are_named():
-    assert "Did you mean 'cells'" in call("bench-peers", "--part", "cels").output
-    assert "Did you mean 'duckdb'" in call("bench-peers", "--system", "duckdbb").output
+    assert "Did you mean 'cells'" in bench("peers", "--part", "cels").output
+    assert "Did you mean 'duckdb'" in bench("peers", "--system", "duckdbb").output

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.show import markdown
+from benchmarks.spark.data import Products, Sales
+from benchmarks.spark.grid import SparkGrid
+from benchmarks.spark.measure import measure_spark, steps
+from benchmarks.spark.queries import Batches
+from benchmarks.store import read_record, write_record
+from benchmarks.tables import sheets
 from semistream import open_master
-from semistream.bench.show import markdown
-from semistream.bench.store import read_record, write_record
-from semistream.bench.tables import sheets
-from semistream.spark.bench.data import Products, Sales
-from semistream.spark.bench.grid import SparkGrid
-from semistream.spark.bench.measure import measure_spark, steps
-from semistream.spark.bench.queries import Batches
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -1,9 +1,11 @@
 """The command line, as a user types it."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 import semistream as ss
 from semistream.commands import app
+from semistream.terminal import BUDGETS, DATA, PIPELINES
 
 
 def call(*arguments):
@@ -65,6 +68,12 @@ def test_algorithms_are_listed():
     assert "moij" in json.loads(call("algorithms", "--json").output)
 
 
+def test_every_command_is_listed_in_a_group():
+    listed = [*app.registered_commands, *app.registered_groups]
+    assert {one.rich_help_panel for one in listed} == {PIPELINES, DATA, BUDGETS}
+    assert not {"bench", "reproduce"} & {one.name.partition("-")[0] for one in listed}
+
+
 def test_the_version_is_told():
     assert call("--version").output == f"semistream {ss.__version__}\n"
     assert metadata.version("semistream") == ss.__version__
@@ -72,6 +81,7 @@ def test_the_version_is_told():
 
 WITHOUT = """
 import sys
+from importlib import import_module
 
 package = sys.argv.pop(1)
 
@@ -82,36 +92,37 @@ class Missing:
             raise ModuleNotFoundError(name=name)
 
 sys.meta_path.insert(0, Missing)
-from semistream.cli import main
-main()
+module, _, name = sys.argv.pop(1).partition(":")
+getattr(import_module(module), name)()
 """
+COMMAND, BENCHMARKS, PAPERS = (
+    "semistream.cli:main",
+    "benchmarks.__main__:app",
+    "papers.__main__:app",
+)
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    ("package", "command", "extra"),
+    ("package", "program", "command", "extra"),
     [
-        ("pyspark", "demo", "spark"),
-        ("pyspark", "bench-live --url postgresql://nowhere", "spark"),
-        ("yaml", "reproduce --report-only", "reproduce"),
-        ("yaml", "run pipeline.yaml", "pipeline"),
+        ("pyspark", COMMAND, "demo", "spark"),
+        ("pyspark", BENCHMARKS, "live --url postgresql://nowhere", "spark"),
+        ("yaml", PAPERS, "--report-only", "pipeline"),
+        ("yaml", COMMAND, "run pipeline.yaml", "pipeline"),
     ],
 )
-def test_the_extra_that_is_missing_is_named(package, command, extra, tmp_path):
+def test_the_extra_that_is_missing_is_named(package, program, command, extra, tmp_path):
     (tmp_path / "pipeline.yaml").touch()
-    argv = [sys.executable, "-c", WITHOUT, package, *command.split()]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
+    argv = [sys.executable, "-c", WITHOUT, package, program, *command.split()]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run(  # noqa: S603
+        argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     [told] = done.stderr.splitlines()
     assert told.endswith(f"needs {package}: pip install 'semistream[{extra}]'")
     assert [path.name for path in tmp_path.iterdir()] == ["pipeline.yaml"]
-
-
-def test_bench_build_reports_its_memory(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shown = call("bench-build", "--rows", 50_000, "--memory", "8MB", "--output", "build.json")
-    assert shown.exit_code == 0, shown.output
-    assert json.loads((tmp_path / "build.json").read_text())["rows"] == 50_000
-    assert list(tmp_path.iterdir()) == [tmp_path / "build.json"]
 
 
 def test_a_master_follows_its_table(tmp_path, monkeypatch):

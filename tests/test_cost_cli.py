@@ -130,7 +130,7 @@ def test_a_figure_without_matplotlib_names_the_extra(master, tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     shown = plan(master, "--memory", "512KB", *FEW, "--figure", tmp_path / "plan.svg")
     assert shown.exit_code == 1
-    assert "pip install 'semistream[bench]'" in shown.output
+    assert "pip install 'semistream[figures]'" in shown.output
 
 
 @pytest.mark.parametrize(

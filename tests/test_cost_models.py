@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from semistream.algorithms import algorithms, choose
 from semistream.algorithms.cachejoin import Cachejoin
-from semistream.bench.run import Run
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.models import MODELS, Setting, loop_of
 from semistream.cost.predict import predict
 from semistream.cost.queue import fullest_first, grouped, in_batches, oldest_first
+from semistream.cost.run import Run
 from semistream.cost.scan import Scan, filled
 from semistream.cost.unit_costs import Fit
 from semistream.join import Join

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.algorithms.meshjoin import tuned_buffer
-from semistream.cost.papers import (
+from papers.equations import (
     Costs,
     Read,
     Sizes,
@@ -25,10 +24,11 @@ from semistream.cost.papers import (
     tuned_x_hybridjoin,
     x_hybridjoin,
 )
-from semistream.cost.papers.harmonic import Pages, harmonic, hit, pages_by_rank, pages_evenly
-from semistream.cost.papers.queue import any_page, oldest_page
-from semistream.cost.papers.search import best, least
-from semistream.cost.papers.tuned_x_hybridjoin import Split
+from papers.equations.harmonic import Pages, harmonic, hit, pages_by_rank, pages_evenly
+from papers.equations.queue import any_page, oldest_page
+from papers.equations.search import best, least
+from papers.equations.tuned_x_hybridjoin import Split
+from semistream.algorithms.meshjoin import tuned_buffer
 from semistream.errors import OptionError
 from semistream.workloads import Zipf
 

@@ -54,5 +54,5 @@ def test_rows_are_a_count_of_a_thousand_or_more(products, said, tmp_path):
 
 def test_without_matplotlib_there_is_a_note_instead_of_the_picture(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "pip install 'semistream[bench]'" in _picture([], 1, tmp_path / "run.png")
+    assert "pip install 'semistream[figures]'" in _picture([], 1, tmp_path / "run.png")
     assert not (tmp_path / "run.png").exists()

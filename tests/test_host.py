@@ -277,6 +277,11 @@ def test_eight_processes(path, root):
     assert rate > private_rate(path, batches) - 0.05
 
 
+def our_path():
+    """The environment in which a process finds what this one does."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+
+
 DIES = """
 import os, signal, sys
 import semistream as ss
@@ -308,8 +313,7 @@ def test_killed_while_publishing(warm, where, path, root):
     for batch in batches if warm else ():
         answered(started(master, batch.schema, root), batch)
     argv = [sys.executable, "-c", DIES, str(path), str(root), where]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    ended = subprocess.run(argv, env=env, check=False)  # noqa: S603
+    ended = subprocess.run(argv, env=our_path(), check=False)  # noqa: S603
     assert ended.returncode == -signal.SIGKILL
     rates, found = [], []
     for batch in batches:
@@ -391,7 +395,7 @@ def test_all_tasks_and_the_host_are_within_the_budget(tasks, path, root):
 GROWTH = """
 import gc, json, sys
 import semistream as ss
-from semistream.bench.build import PeakMemory, anonymous_bytes
+from benchmarks.engine.build import PeakMemory, anonymous_bytes
 from semistream.host import HostShare
 from semistream.workloads import Stream, Zipf
 
@@ -422,7 +426,9 @@ def test_the_process_grows_by_its_own_part_only_and_gives_it_back(tmp_path, root
     ss.build_master(master_table(400_000, 120), where, key="key", page_bytes="32KB")
     opened(where)
     argv = [sys.executable, "-c", GROWTH, str(where), str(root)]
-    ended = subprocess.run(argv, check=True, capture_output=True, text=True)  # noqa: S603
+    ended = subprocess.run(  # noqa: S603
+        argv, env=our_path(), check=True, capture_output=True, text=True
+    )
     grown, planned, left = json.loads(ended.stdout)
     assert grown <= planned + (6 << 20)
     assert left < 1 << 20

@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 
+from benchmarks.store import write_record
+from papers.report import write_report
+from papers.run.runner import path_of
 from parts import debian
-from semistream.bench.store import write_record
 from semistream.machine import describe
-from semistream.reproduce.report import write_report
-from semistream.reproduce.runner import path_of
 from test_reproduce_claims import EXPERIMENTS, record_of
 
 pytestmark = pytest.mark.parts

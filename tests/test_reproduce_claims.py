@@ -6,11 +6,11 @@ import math
 
 import pytest
 
+from papers.judge.claims import Bounds, claims, read_claims
+from papers.judge.intervals import interval
+from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost
+from papers.reading import ExperimentError, experiments
 from semistream.pipeline.text import parse
-from semistream.reproduce.claims import Bounds, claims, read_claims
-from semistream.reproduce.intervals import interval
-from semistream.reproduce.reading import ExperimentError, experiments
-from semistream.reproduce.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost
 
 CLAIMS = claims()
 EXPERIMENTS = experiments()

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from semistream.errors import OptionError
-from semistream.reproduce.published import COLUMNS, published, read_published
-from semistream.reproduce.reading import (
+from papers.published import COLUMNS, published, read_published
+from papers.reading import (
     ExperimentError,
     experiments,
     folder,
     papers,
     read_experiment,
 )
+from semistream.errors import OptionError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from semistream.commands import app
+from papers.__main__ import app
+from papers.judge.figure import caption
+from papers.judge.verdict import UNKNOWN
+from papers.reading import experiments
+from papers.report import findings
+from papers.run import runner as running
+from papers.run.cells import groups
+from papers.run.runner import loaded, measured, path_of, with_points
+from papers.run.scale import SCALES, Scale, scale_of
+from papers.run.sources import prepare
+from papers.run.weather import FOLDER
 from semistream.cost.calibration.turns import Pace
 from semistream.cost.example import example_profile
 from semistream.errors import OptionError
-from semistream.reproduce import runner as running
-from semistream.reproduce.cells import groups
-from semistream.reproduce.figure import caption
-from semistream.reproduce.reading import experiments
-from semistream.reproduce.report import findings
-from semistream.reproduce.runner import loaded, measured, path_of, with_points
-from semistream.reproduce.scale import SCALES, Scale, scale_of
-from semistream.reproduce.sources import prepare
-from semistream.reproduce.verdict import UNKNOWN
-from semistream.reproduce.weather import FOLDER
 from test_reproduce_weather import report
 
 TINY = Scale("tiny", Pace(0.005, 2, 0.01), "4KB", 60_000, feed_rows=20_000, candidates=3)
@@ -144,7 +144,7 @@ def test_tpch_is_joined_with_all_suppliers_or_with_one_each(output):
 
 def test_the_command_reports_on_every_figure_and_every_claim(output):
     pytest.importorskip("matplotlib")
-    result = CliRunner().invoke(app, ["reproduce", "--report-only", "--output", str(output)])
+    result = CliRunner().invoke(app, ["--report-only", "--output", str(output)])
     assert result.exit_code == 0, result.output
     found = findings(output)
     assert f"not measured: {found.counts[UNKNOWN]}" in result.output
@@ -158,7 +158,7 @@ def test_the_command_reports_on_every_figure_and_every_claim(output):
 
 
 def test_an_experiment_that_is_not_known_is_a_message():
-    assert CliRunner().invoke(app, ["reproduce", "--only", "moij/figure-9"]).exit_code == 1
+    assert CliRunner().invoke(app, ["--only", "moij/figure-9"]).exit_code == 1
 
 
 def test_pcsrj_runs_on_two_processes(tmp_path):

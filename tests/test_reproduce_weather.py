@@ -7,8 +7,8 @@ import gzip
 import numpy as np
 import pytest
 
+from papers.run.weather import origin, read_reports, stand_in
 from semistream.errors import OptionError
-from semistream.reproduce.weather import origin, read_reports, stand_in
 
 
 def report(month: int, longitude: int, station: int = 10384) -> str:

@@ -12,27 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
+from benchmarks.engine.sustain import sustain
+from benchmarks.figure import draw
+from benchmarks.store import read_record
+from benchmarks.tables import sheets
+from benchmarks.workload import Workload
 from semistream.algorithms import choose
 from semistream.algorithms.meshjoin import tuned_buffer
-from semistream.bench.figure import draw
-from semistream.bench.store import read_record
-from semistream.bench.summary import Spread
-from semistream.bench.sustain import sustain
-from semistream.bench.tables import sheets
-from semistream.bench.tuning_tables import curve_of
-from semistream.bench.workload import Workload
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.predict import predict
+from semistream.cost.spread import Spread
 from semistream.cost.tuning.knobs import KNOBS, Axis, knobs_of, repaged, resized
 from semistream.cost.tuning.measure import Candidate, Curve, distinct
 from semistream.cost.tuning.rows import master_rows_of
+from semistream.cost.tuning.show import curve_of
 from semistream.cost.tuning.tune import search, tuned, tuned_pages
 from semistream.cost.unit_costs import Curve as Costs
 from semistream.cost.unit_costs import Fit, RowCost, UnitCosts
 from semistream.errors import BudgetError, OptionError
 from semistream.plan import Task
 from semistream.spec import JoinSpec
+from test_bench import bench
 from test_bench_curves import has_matplotlib
 from test_cli import call
 
@@ -348,9 +349,7 @@ def test_bench_tune_records_losses(profile, tmp_path):
     record, figure = tmp_path / "tuning.json", tmp_path / "tuning.svg"
     drawn = ["--figure", figure] if has_matplotlib() else []
     few = ["--rounds", 1, "--rows", 30_000, "--algorithm", "cachejoin", "--algorithm", "hybridjoin"]
-    shown = call(
-        "bench-tune", *profile, "--quick", *few, "--data", tmp_path, "--output", record, *drawn
-    )
+    shown = bench("tune", *profile, "--quick", *few, "--data", tmp_path, "--output", record, *drawn)
     assert shown.exit_code == 0, shown.output
     found = read_record(record)
     assert [(c["algorithm"], c["knobs"]) for c in found["cells"]] == [
@@ -429,7 +428,7 @@ def test_bench_sustain_follows_the_backlog(profile, tmp_path):
     drawn = ["--figure", figure] if has_matplotlib() else []
     few = ["--rows", 120_000, "--algorithm", "hybridjoin", "--seconds", 0.8, "--warm", 0.1]
     where = ["--data", tmp_path, "--output", record, *drawn]
-    shown = call("bench-sustain", *profile, *few, *where, "--load", 0.9)
+    shown = bench("sustain", *profile, *few, *where, "--load", 0.9)
     assert shown.exit_code == 0, shown.output
     found = read_record(record)
     assert [run["times"] for run in found["runs"]] == [1.15, 0.6]

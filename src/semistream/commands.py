@@ -11,15 +11,13 @@ from rich.table import Table
 
 from semistream import __version__, snapshot_commands, sync_commands
 from semistream.algorithms import algorithms as known_algorithms
-from semistream.bench import commands as bench_commands
-from semistream.bench import model_commands
 from semistream.cost.planning import commands as planning_commands
+from semistream.cost.tuning import command as tune_command
 from semistream.master import Master, build_master, open_master
 from semistream.master.database.feed_postgresql import trigger_sql
-from semistream.reproduce import commands as reproduce_commands
 from semistream.spark import commands as pipeline_commands
 from semistream.spark import jar_commands
-from semistream.terminal import AsJson, build_bar, console, messages
+from semistream.terminal import BUDGETS, DATA, AsJson, build_bar, console, messages
 
 __all__ = ["app"]
 
@@ -32,15 +30,13 @@ app = typer.Typer(
 master_app = typer.Typer(
     help="Build, show, verify, sync and clean master tables.", no_args_is_help=True
 )
-app.add_typer(master_app, name="master")
+app.add_typer(master_app, name="master", rich_help_panel=DATA)
 snapshot_commands.add_to(master_app)
 sync_commands.add_to(master_app)
-bench_commands.add_to(app)
-model_commands.add_to(app)
 pipeline_commands.add_to(app)
 jar_commands.add_to(app)
 planning_commands.add_to(app)
-reproduce_commands.add_to(app)
+tune_command.add_to(app)
 
 MasterPath = Annotated[Path, typer.Argument(help="The folder of the master table.")]
 
@@ -63,7 +59,7 @@ def options(
     """Take the options that need no command."""
 
 
-@app.command("algorithms")
+@app.command("algorithms", rich_help_panel=BUDGETS)
 def list_algorithms(as_json: AsJson = False) -> None:
     """List the algorithms and their papers."""
     if as_json:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import platform
 from datetime import UTC, datetime
@@ -11,9 +9,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-from semistream.master.files import held_pages
-
-__all__ = ["anonymous_bytes", "describe", "resident_bytes", "source_hash"]
+__all__ = ["describe", "source_hash"]
 
 
 def describe() -> dict[str, object]:
@@ -33,11 +29,8 @@ def describe() -> dict[str, object]:
 
 
 def source_hash() -> str:
-    """Give a hash of the package's code, that which measures and shows it apart."""
-    folder = Path(__file__).parent
-    files = (file.relative_to(folder) for file in folder.rglob("*.py"))
-    measuring = {"bench", "reproduce"}
-    code = (folder / file for file in sorted(files) if measuring.isdisjoint(file.parts))
+    """Return a hash of the package's code."""
+    code = sorted(Path(__file__).parent.rglob("*.py"))
     return sha256(b"".join(file.read_bytes() for file in code)).hexdigest()[:12]
 
 
@@ -47,20 +40,3 @@ def _cpu() -> str:
     except OSError:
         return platform.processor()
     return next((line.split(":")[1].strip() for line in lines if "model name" in line), "unknown")
-
-
-def anonymous_bytes() -> int:
-    """Give the anonymous memory of this process: what it holds, files that it maps apart."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
-
-
-def resident_bytes(path: Path) -> int:
-    """Give how much of a file the operating system holds in memory."""
-    size = path.stat().st_size
-    if not size:
-        return 0
-    with path.open("rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE) as data:
-        address = ctypes.addressof(ctypes.c_char.from_buffer(data))
-        pages = held_pages(address, size)
-    return pages if pages < 0 else pages * mmap.PAGESIZE

@@ -1,4 +1,4 @@
-"""What all commands share: consoles, error messages, progress bars."""
+"""What all commands share: consoles, error messages, progress bars, tables."""
 
 from __future__ import annotations
 
@@ -16,15 +16,21 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
+from rich.text import Text
 
 from semistream.errors import OptionError, SemistreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from semistream.cost.sheet import Sheet
     from semistream.master import Progress as BuildProgress
 
 __all__ = [
+    "BUDGETS",
+    "DATA",
+    "PIPELINES",
     "AsJson",
     "build_bar",
     "complain",
@@ -33,7 +39,11 @@ __all__ = [
     "messages",
     "needed",
     "progress_bar",
+    "terminal_table",
 ]
+
+PIPELINES, DATA, BUDGETS = "Pipelines", "Master tables and test data", "Budgets and algorithms"
+"""The groups in which ``semistream --help`` lists its commands."""
 
 console = Console()
 errors = Console(stderr=True)
@@ -55,7 +65,7 @@ def messages() -> Iterator[None]:
 def needed(what: str, **extras: str) -> Iterator[None]:
     """Say which extra brings a package that is missing.
 
-    ``needed("a figure", matplotlib="bench")`` is for what a figure may need.
+    ``needed("a figure", matplotlib="figures")`` is for what a figure may need.
     """
     try:
         yield
@@ -89,3 +99,13 @@ def build_bar() -> Iterator[Callable[[BuildProgress], None]]:
     with progress_bar() as bar:
         task = bar.add_task("read", total=None)
         yield lambda p: bar.update(task, description=p.phase, completed=p.rows, total=p.total)
+
+
+def terminal_table(sheet: Sheet) -> Table:
+    """Draw a sheet for the terminal."""
+    table = Table(title=sheet.title, caption=sheet.note)
+    for number, head in enumerate(sheet.heads):
+        table.add_column(head, justify="right" if number else "left")
+    for row in sheet.rows:
+        table.add_row(*(Text(text, "red" if text.startswith("✗") else "") for text in row))
+    return table

@@ -1,6 +1,6 @@
 """Starts a PostgreSQL and a MariaDB server, and measures enrichment from them.
 
-``make bench-live`` does; arguments go to ``semistream bench-live``.
+``make bench-live`` does; arguments go to ``python -m benchmarks live``.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import sys
 
+from benchmarks.__main__ import app
 from parts.databases import MariaDB, PostgreSQL
 
 
 def main(arguments: list[str]) -> None:
-    from semistream.cli import main as command  # noqa: PLC0415 - after the servers
-
     # Room for the table and its index, as any database in use has it.
     servers = [PostgreSQL(shared_buffers="512MB"), MariaDB(innodb_buffer_pool_size="512M")]
     try:
@@ -21,8 +20,7 @@ def main(arguments: list[str]) -> None:
             server.start()
         # In the environment, not among the arguments, which others may list.
         os.environ["SEMISTREAM_BENCH_URLS"] = " ".join(server.url() for server in servers)
-        sys.argv = ["semistream", "bench-live", *arguments]
-        command()
+        app(["live", *arguments], prog_name="python -m benchmarks")
     finally:
         for server in servers:
             server.remove()

@@ -1,1 +1,1 @@
-"""What a budget buys: the papers' cost models, unit costs of this machine, tuning, planning."""
+"""What a budget buys: cost models, unit costs of this machine, tuning, planning."""

@@ -17,7 +17,7 @@ import typer
 
 from semistream.pipeline import PipelineError, generate
 from semistream.spark.demo.command import demo
-from semistream.terminal import AsJson, console, errors, messages, needed
+from semistream.terminal import DATA, PIPELINES, AsJson, console, errors, messages, needed
 from semistream.units import parse_count
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ FAILED = 3
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command("run")(run)
-    app.command("check")(check)
-    app.command("replay")(replay)
-    app.command("demo")(demo)
-    app.add_typer(generate.app, name="generate")
+    app.command("run", rich_help_panel=PIPELINES)(run)
+    app.command("check", rich_help_panel=PIPELINES)(check)
+    app.command("replay", rich_help_panel=PIPELINES)(replay)
+    app.command("demo", rich_help_panel=PIPELINES)(demo)
+    app.add_typer(generate.app, name="generate", rich_help_panel=DATA)
 
 
 def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = False) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from semistream.errors import OptionError
 from semistream.spark import jars
-from semistream.terminal import AsJson, console, messages, progress_bar
+from semistream.terminal import PIPELINES, AsJson, console, messages, progress_bar
 
 __all__ = ["add_to"]
 
@@ -26,7 +26,7 @@ jars_app = typer.Typer(help="Fetch and list connector jars.", no_args_is_help=Tr
 
 def add_to(app: typer.Typer) -> None:
     """Add ``jars`` to the commands."""
-    app.add_typer(jars_app, name="jars")
+    app.add_typer(jars_app, name="jars", rich_help_panel=PIPELINES)
 
 
 @jars_app.command("fetch")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from semistream.algorithms import choose
-from semistream.bench.run import Run
 from semistream.cost.calibration.least_squares import non_negative
 from semistream.cost.calibration.turns import SETTLING, steady_seconds, watch_in_turn
 from semistream.cost.demand import Demand
 from semistream.cost.models import Setting, kind_of, loop_of
 from semistream.cost.queue import solve
+from semistream.cost.run import Run
 from semistream.cost.unit_costs import Fit
 from semistream.join import Join
 from semistream.spec import JoinSpec

@@ -11,7 +11,7 @@ from semistream.cost.calibration.least_squares import non_negative
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from semistream.bench.run import Run
+    from semistream.cost.run import Run
 
 __all__ = ["SETTLING", "Pace", "Slice", "steady_seconds", "watch_in_turn"]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semistream.bench.show import terminal_table
 from semistream.cost.planning.chart import chart
 from semistream.cost.planning.current import busy, calibrated
 from semistream.cost.planning.figure import draw_plan
@@ -22,7 +21,15 @@ from semistream.cost.planning.show_costs import cost_sheets
 from semistream.cost.profile import default_path
 from semistream.errors import OptionError
 from semistream.master import open_master
-from semistream.terminal import AsJson, console, errors, messages, progress_bar
+from semistream.terminal import (
+    BUDGETS,
+    AsJson,
+    console,
+    errors,
+    messages,
+    progress_bar,
+    terminal_table,
+)
 from semistream.units import parse_count
 
 if TYPE_CHECKING:
@@ -30,10 +37,10 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from semistream.bench.sheet import Sheet
     from semistream.cost.planning.current import Say
     from semistream.cost.planning.measure import Measured
     from semistream.cost.planning.result import Planning
+    from semistream.cost.sheet import Sheet
 
 __all__ = ["add_to"]
 
@@ -42,8 +49,8 @@ _LONG = 8  # characters: longer heads have two lines
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command("plan")(plan)
-    app.command("calibrate")(calibrate)
+    app.command("plan", rich_help_panel=BUDGETS)(plan)
+    app.command("calibrate", rich_help_panel=BUDGETS)(calibrate)
 
 
 def plan(  # noqa: PLR0913, PLR0917 - one argument an option

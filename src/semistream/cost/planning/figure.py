@@ -1,4 +1,4 @@
-"""The picture of a plan: rate against memory; needs matplotlib, of the extra ``bench``."""
+"""The picture of a plan: rate against memory; needs matplotlib, of the extra ``figures``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def draw_plan(planning: Planning, path: Path) -> None:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
-        msg = f"figure={str(path)!r} needs matplotlib: pip install 'semistream[bench]'"
+        msg = f"figure={str(path)!r} needs matplotlib: pip install 'semistream[figures]'"
         raise OptionError(msg) from None
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     _draw(planning, figure.subplots())

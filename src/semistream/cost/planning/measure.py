@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.run import Run
 from semistream.cost.planning.rates import format_rate
 from semistream.cost.planning.synthetic import (
     BATCH_ROWS,
@@ -14,6 +13,7 @@ from semistream.cost.planning.synthetic import (
     synthetic_demand,
 )
 from semistream.cost.predict import predict
+from semistream.cost.run import Run
 from semistream.errors import OptionError
 from semistream.join import Join
 from semistream.units import format_bytes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semistream.bench.sheet import Sheet
 from semistream.cost.planning.question import is_mapped, is_whole
 from semistream.cost.planning.rates import format_rate
+from semistream.cost.sheet import Sheet
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

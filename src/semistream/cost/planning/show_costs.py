@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semistream.bench.sheet import Sheet
+from semistream.cost.sheet import Sheet
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

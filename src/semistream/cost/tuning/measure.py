@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semistream.algorithms import choose
-from semistream.bench.run import WARM_ROWS, Run, rounded
-from semistream.bench.summary import Spread, ratio, spread
+from semistream.cost.run import WARM_ROWS, Run, rounded
+from semistream.cost.spread import Spread, ratio, spread
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.spec import JoinSpec

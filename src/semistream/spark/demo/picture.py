@@ -1,4 +1,4 @@
-"""One picture of a run; needs matplotlib, of the extra ``bench``."""
+"""One picture of a run; needs matplotlib, of the extra ``figures``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def draw(batches: Sequence[BatchMetrics], tasks: int, path: Path) -> None:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, slow to import
     except ModuleNotFoundError:
-        msg = "a picture needs matplotlib: pip install 'semistream[bench]'"
+        msg = "a picture needs matplotlib: pip install 'semistream[figures]'"
         raise OptionError(msg) from None
 
     figure = Figure(figsize=(10, 3.2), layout="constrained")

@@ -1,0 +1,1 @@
+"""Benchmarks of joins on one thread, without Spark."""

@@ -1,0 +1,226 @@
+"""Measuring where the page cache can't help: in a memory cgroup of the budget and a constant.
+
+Each sample is taken in a process of its own, started inside the group. It first does all that any
+program would do (imports, stream batches, compiled code) and says what memory it has; only then is
+the limit set, to that plus budget plus slack, and the master's pages are dropped from the cache.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from benchmarks.engine.cgroup import memory_group
+from benchmarks.memory import anonymous_bytes, resident_bytes
+from benchmarks.workload import Feed, Workload
+from semistream.cost.run import Run, one_thread, rounded
+from semistream.errors import SemistreamError
+from semistream.join import Join
+from semistream.machine import describe
+from semistream.master import open_master
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from benchmarks.engine.cgroup import MemoryGroup
+
+__all__ = ["Confined", "ConfinedGrid", "drop_cached", "measure_confined"]
+
+_LONGEST = 60  # seconds for an answer: a process that only swaps pages in and out is given up
+_MOST_LEFT = 0.01  # of the pages, in the cache when the clock starts
+# The shell moves itself into the group and becomes the process: nothing is charged elsewhere.
+_ENTER = 'echo $$ > "$0" && exec "$@"'
+
+
+@dataclass(frozen=True)
+class ConfinedGrid:
+    """What is measured."""
+
+    algorithms: tuple[str, ...]
+    rows: int = 2_000_000
+    shares: tuple[float, ...] = (0.05, 0.10)
+    exponent: float = 1.0
+    seconds: float = 0.5
+    rounds: int = 3
+    slack: int = 16 << 20
+    """Beside budget and the process's own needs: output under way, allocators, page tables."""
+    page_bytes: str = "128KB"
+
+    @property
+    def samples(self) -> int:
+        """How many processes are started."""
+        return len(self.algorithms) * len(self.shares) * self.rounds
+
+
+@dataclass(frozen=True)
+class Confined:
+    """What a process is asked to measure."""
+
+    path: str
+    algorithm: str
+    memory: int
+    rows: int
+    exponent: float
+    seconds: float
+
+
+def measure_confined(
+    grid: ConfinedGrid, folder: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Measure the grid; give a record that can be written as JSON."""
+    workload = Workload("1:1", grid.rows)
+    # A master of its own: pages that any other process maps can't be dropped.
+    path = workload.prepare(folder / "confined", grid.page_bytes)
+    settings = []
+    for share in grid.shares:
+        memory = int(share * workload.bytes)
+        rates: dict[str, list[dict[str, Any]]] = {name: [] for name in grid.algorithms}
+        for _ in range(grid.rounds):
+            for name in grid.algorithms:
+                say(f"{name}, {share:.0%} of R")
+                task = Confined(str(path), name, memory, grid.rows, grid.exponent, grid.seconds)
+                rates[name].append(_sample(task, grid.slack))
+        settings.append({"share": share, "memory": memory, "rates": rates})
+    return {
+        "kind": "confined",
+        "what": "stream rows a second in a memory cgroup of own needs, budget and slack, mapped",
+        "machine": describe(),
+        "grid": asdict(grid),
+        "pages_bytes": open_master(path).manifest.pages_bytes,
+        "settings": settings,
+    }
+
+
+def drop_cached(file: Path) -> int:
+    """Ask the operating system to forget a file's pages; give how many bytes it still holds."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return resident_bytes(file)
+
+
+def _sample(task: Confined, slack: int) -> dict[str, Any]:
+    """Take one sample in a process of its own; one that was ended says why."""
+    with _clean_end(), memory_group("semistream-bench") as group:
+        child = _start(task, group)
+        try:
+            return _converse(child, task, slack, group)
+        finally:
+            child.kill()
+            child.communicate()
+
+
+def _start(task: Confined, group: MemoryGroup) -> subprocess.Popen[str]:
+    python = [sys.executable, "-m", "benchmarks.engine.confined", json.dumps(asdict(task))]
+    # This module may have been found by a path that only this process has.
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(  # noqa: S603 - our own module
+        ["/bin/sh", "-c", _ENTER, str(group.members), *python],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
+
+
+def _converse(
+    child: subprocess.Popen[str], task: Confined, slack: int, group: MemoryGroup
+) -> dict[str, Any]:
+    assert child.stdin is not None  # noqa: S101 - for the type checker
+    own = int(_answer(child)["own"])
+    limit = own + task.memory + slack
+    file = _pages_file(task.path)
+    left = drop_cached(file)
+    if left > _MOST_LEFT * file.stat().st_size:
+        msg = (
+            f"{format_bytes(left)} of the master's pages can't be dropped from the cache; does "
+            f"another process map {file}? The figures would be those of the cache"
+        )
+        raise SemistreamError(msg)
+    group.limit(limit)
+    child.stdin.write("go\n")
+    child.stdin.flush()
+    try:
+        found = _answer(child)
+    except _EndedError as ended:
+        return {"own": own, "limit": limit, "left_cached": left, "ended": str(ended)}
+    return found | {"own": own, "limit": limit, "left_cached": left}
+
+
+class _EndedError(SemistreamError):
+    """A confined process gave no answer."""
+
+
+def _answer(child: subprocess.Popen[str]) -> dict[str, Any]:
+    assert child.stdout is not None  # noqa: S101 - for the type checker
+    if not select.select([child.stdout], [], [], _LONGEST)[0]:
+        msg = f"no answer within {_LONGEST} s"
+        raise _EndedError(msg)
+    line = child.stdout.readline()
+    if not line:
+        msg = f"exit code {child.wait()}"
+        raise _EndedError(msg)
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+@contextmanager
+def _clean_end() -> Iterator[None]:
+    """Let SIGTERM end this process the way an exception does: the group is removed."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _pages_file(path: str) -> Path:
+    master = open_master(path, "direct")
+    return master.path / master.manifest.name("pages")
+
+
+def _child(task: Confined) -> None:
+    """Prepare, say what memory this process has, wait for the limit, measure."""
+    one_thread()
+    workload = Workload("1:1", task.rows)
+    feed = Feed.of(workload.stream(task.exponent), min(1_000_000, 2 * task.rows))
+    _run(replace(task, memory=task.memory // 8), feed).sample(task.seconds / 10)  # compiles
+    gc.collect()  # a mapping that is still there would keep pages from being dropped
+    pa.default_memory_pool().release_unused()
+    _say({"own": anonymous_bytes()})
+    sys.stdin.readline()
+    run = _run(task, feed)
+    run.warm_up(10 * task.seconds)
+    rate = rounded(run.sample(task.seconds))
+    _say({"sample": rate, "resident": resident_bytes(_pages_file(task.path)), **run.facts()})
+
+
+def _run(task: Confined, feed: Feed) -> Run:
+    master = open_master(task.path)
+    join = Join(master, feed.schema, on="key", memory=task.memory, algorithm=task.algorithm)
+    return Run(join, feed.forever())
+
+
+def _say(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _child(Confined(**json.loads(sys.argv[1])))

@@ -1,0 +1,1 @@
+"""Enrichment from live databases, measured beside other ways of asking them."""

@@ -1,0 +1,1 @@
+"""What runs say of the papers' claims: rules, verdicts, figures."""

@@ -1,0 +1,1 @@
+"""Running the papers' experiments: data, joins, searches, and the records of runs."""

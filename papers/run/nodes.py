@@ -1,0 +1,256 @@
+"""Algorithms on two processes: each has half of R, of the stream and of the memory, as in PCSRJ."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.workload import Feed, Workload
+from papers.run.measure import facts_of, started, watched
+from semistream.cost.run import Run, one_thread
+from semistream.errors import BudgetError, SemistreamError
+from semistream.join import Join
+from semistream.master import build_master, open_master
+from semistream.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    from papers.run.cells import Cell, Group
+    from papers.run.measure import Bench
+
+    Facts = dict[str, Any]
+
+__all__ = ["NODES", "Node", "Processes", "side_by_side"]
+
+NODES = 2
+_STRIDE = 2  # of the keys: every second number is one
+
+
+@dataclass(frozen=True)
+class Node:
+    """What one process has: a part of R, and of the stream."""
+
+    number: int
+    master: Path
+    rows: int
+    exponent: float
+    feed_rows: int
+
+    def feed(self) -> tuple[pa.RecordBatch, ...]:
+        """Give this node's half of the stream: the mapper's work, done before it is timed."""
+        stream = Workload("1:1", self.rows).stream(self.exponent)
+        batches = Feed.of(stream, self.feed_rows).batches
+        return tuple(batch.filter(_mine(batch["key"], self.number)) for batch in batches)
+
+
+class _Did(NamedTuple):
+    """What a join of a process has done so far."""
+
+    metrics: Metrics
+    window_rows: int
+    spent: float
+
+
+def _mine(keys: pa.Array, number: int) -> pa.Array:
+    """Tell which keys belong to a node: even or odd, as the paper's hash does."""
+    place = pc.divide(keys, _STRIDE)
+    return pc.equal(pc.bit_wise_and(place, NODES - 1), number)
+
+
+def _halves(rows: int, folder: Path, page_bytes: str) -> list[Path]:
+    """Build a master for each node."""
+    found = []
+    for number in range(NODES):
+        path = folder / f"node-{rows}-{number}-{page_bytes}"
+        if not (path / "manifest.json").exists():
+            table = Workload("1:1", rows).table()
+            mine = (batch.filter(_mine(batch["key"], number)) for batch in table)
+            reader = pa.RecordBatchReader.from_batches(table.schema, mine)
+            build_master(reader, path, key="key", page_bytes=page_bytes, filter=False)
+        found.append(path)
+    return found
+
+
+class _Part:
+    """A node's joins by the labels of their lines, within its process."""
+
+    def __init__(self, node: Node) -> None:
+        self._batches = node.feed()
+        self._master = open_master(node.master, "direct")
+        self._runs: dict[str, Run] = {}
+
+    def begin(self, label: str, algorithm: str, memory: int) -> str | None:
+        """Start a join; give why not, if it is refused."""
+        schema = self._batches[0].schema
+        try:
+            join = Join(self._master, schema, on="key", memory=memory, algorithm=algorithm)
+        except BudgetError as error:
+            return str(error)
+        self._runs[label] = Run(join, itertools.cycle(self._batches))
+        return None
+
+    def warm(self, label: str, seconds: float, longer: float) -> _Did:
+        """Let a join settle."""
+        self._runs[label].warm_up(seconds, longer)
+        return self._did(label, 0.0)
+
+    def watch(self, label: str, seconds: float) -> _Did:
+        """Let a join go on, by the clock: a node whose turn ends later would be alone then."""
+        return self._did(label, self._runs[label].spend(seconds))
+
+    def _did(self, label: str, spent: float) -> _Did:
+        return _Did(self._runs[label].join.metrics, self._runs[label].window_rows, spent)
+
+    def close(self) -> None:
+        """End all joins."""
+        for run in self._runs.values():
+            run.join.close()
+
+
+def _serve(connection: Connection) -> None:
+    """Be a node when told so; answer what is asked of it, or with what went wrong."""
+    one_thread()
+    part: _Part | None = None
+    while True:
+        what, *given = connection.recv()
+        try:
+            if what == "be":
+                part = _Part(*given)
+            elif what == "rest" and part is not None:
+                part.close()
+                part = None
+            else:
+                connection.send((getattr(part, what)(*given), ""))
+                continue
+            connection.send((None, ""))
+        except Exception as error:
+            connection.send((None, repr(error)))
+
+
+class Processes:
+    """A process for each node; all do what they are asked at the same time."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._ends: list[Connection] = []
+        self._processes = []
+        for _ in range(NODES):
+            mine, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            self._ends.append(mine)
+            self._processes.append(process)
+
+    def become(self, nodes: Sequence[Node]) -> None:
+        """Have each process be a node."""
+        self._all([("be", node) for node in nodes])
+
+    def ask(self, what: str, *given: object) -> list[Any]:
+        """Give what each node answers."""
+        return self._all([(what, *given)] * len(self._ends))
+
+    def _all(self, messages: Sequence[tuple[Any, ...]]) -> list[Any]:
+        try:
+            for end, message in zip(self._ends, messages, strict=True):
+                end.send(message)
+            answers = [end.recv() for end in self._ends]
+        except BaseException:  # what is not read would be taken for the next answer
+            self.end()
+            raise
+        if wrong := [error for _, error in answers if error]:
+            self.end()
+            msg = f"a process of a node failed: {wrong[0]}"
+            raise SemistreamError(msg)
+        return [answer for answer, _ in answers]
+
+    def end(self) -> None:
+        """End the processes; others are started when they are needed."""
+        processes.cache_clear()
+        for process in self._processes:
+            process.terminate()
+
+
+@cache
+def processes() -> Processes:
+    """Give the processes, which are started once and end with this one."""
+    return Processes()
+
+
+class _Shared(Run):
+    """A line on all nodes as one run: what they do at the same time is added up."""
+
+    def __init__(self, nodes: Processes, cell: Cell) -> None:
+        self._nodes, self._label = nodes, cell.label
+        self._metrics, self._rows = Metrics(), 1
+        self.join = cast("Join", self)
+        asked = cell.label, cell.series.algorithm, cell.memory // NODES
+        refused = [answer for answer in nodes.ask("begin", *asked) if answer]
+        if refused:
+            raise BudgetError(refused[0])
+
+    def _ask(self, what: str, *given: float) -> float:
+        answers = self._nodes.ask(what, self._label, *given)
+        self._metrics = Metrics.total(did.metrics for did in answers)
+        self._rows = sum(did.window_rows for did in answers)
+        return float(max(did.spent for did in answers))
+
+    def warm_up(self, seconds: float, longer: float = 1.0) -> None:
+        """Let all nodes settle, at the same time."""
+        self._ask("warm", seconds, longer)
+
+    def watch(self, seconds: float) -> float:
+        """Let all nodes go on at the same time; give the seconds of the slowest."""
+        return self._ask("watch", seconds)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What all nodes did."""
+        return self._metrics
+
+    @property
+    def window_rows(self) -> int:
+        """How many rows wait in all nodes."""
+        return self._rows
+
+    def close(self) -> None:
+        """Do nothing: a process ends its joins when it rests."""
+
+
+def side_by_side(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cell, Facts]]:
+    """Measure rates in turn, of one process and of two."""
+    runs: dict[str, Run] = {}
+    cells = {cell.label: cell for cell in group.cells}
+    processes().become(_nodes(group, bench, folder))
+    for label, cell in cells.items():
+        try:
+            runs[label] = _begun(cell, bench)
+        except BudgetError as error:
+            yield cell, {"refused": str(error).split(";")[0]}
+    for label, seen in watched(runs, bench.scale).items():
+        runs[label].join.close()
+        yield cells[label], facts_of(seen) | {"memory": cells[label].memory}
+    processes().ask("rest")
+
+
+def _begun(cell: Cell, bench: Bench) -> Run:
+    if cell.series.processes == 1:
+        return started(cell, bench)
+    return _Shared(processes(), cell)
+
+
+def _nodes(group: Group, bench: Bench, folder: Path) -> list[Node]:
+    paths = _halves(group.rows, folder, bench.scale.page_bytes)
+    rows = max(bench.scale.feed_rows, group.rows)
+    return [
+        Node(number, path, group.rows, group.exponent, rows) for number, path in enumerate(paths)
+    ]
