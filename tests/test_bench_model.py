@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from benchmarks.__main__ import app
 from benchmarks.engine.model import ModelGrid, measure_model, predicted_again, run_offs
 from benchmarks.engine.model_commands import _profile
-from benchmarks.engine.model_tables import auto_share, error, named, quantile
+from benchmarks.engine.model_tables import error, named, quantile
 from benchmarks.figure import draw
 from benchmarks.store import read_record, write_record
 from benchmarks.tables import sheets
@@ -122,11 +122,9 @@ def test_predictions_are_made_anew_from_the_same_costs(measured):
 def test_tables_and_a_figure(measured, tmp_path):
     pytest.importorskip("matplotlib")
     record, _ = measured
-    errors, winners, auto, rates = sheets(record)
+    errors, winners, rates = sheets(record)
     assert [row[0] for row in errors.rows] == ["hybridjoin", "adaptive", "all"]
     assert winners.rows[0][2] in {"0 of 1", "1 of 1"}
-    assert [row[0] for row in auto.rows] == ["all", "R = 0.06M"]
-    assert float(auto.rows[0][3]) > 0
     assert rates.rows[0][:3] == ("0.06M", "10%", "1")
     draw(record, tmp_path / "model.svg")
     assert "<svg" in (tmp_path / "model.svg").read_text()
@@ -156,15 +154,14 @@ def test_those_that_are_about_as_fast_have_a_run_off(measured):
     (cell,) = record["cells"]
     told = {"hybridjoin": (2, 100), "adaptive": (1, 104)}
     rates = {name: {"planned": p, "predicted": p, "steady": s} for name, (p, s) in told.items()}
-    tied = {**cell, "rates": rates, "auto": {"steady": 104, "chosen": "adaptive"}}
+    tied = {**cell, "rates": rates}
     tied.pop("run_off", None)
-    (again,) = run_offs({**record, "cells": [tied]}, folder, PROFILE, lambda _: None)
+    (again,) = run_offs({**record, "cells": [tied]}, folder, lambda _: None)
     (found,) = again["cells"]
     speeds = {name: rate["steady"] for name, rate in found["run_off"].items()}
     assert set(speeds) == {"hybridjoin", "adaptive"}
     assert named(found).share == speeds["hybridjoin"] / max(speeds.values())
-    assert auto_share(found) == 1
-    assert list(run_offs(again, folder, PROFILE, lambda _: None)) == []
+    assert list(run_offs(again, folder, lambda _: None)) == []
 
 
 def test_errors_are_relative():

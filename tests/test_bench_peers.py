@@ -205,7 +205,7 @@ def steady(system, took, taken=10_000):
 @pytest.fixture
 def record():
     """A record as the benchmark writes it."""
-    times = {"enrich": 500, "enrich-auto": 500, "default": 6_000, "duckdb": 600, "lmdb": 1_000}
+    times = {"enrich": 500, "default": 6_000, "duckdb": 600, "lmdb": 1_000}
     cells = [cell(times), cell(times, batch_rows=10_000), cell(times, exponent=0.5)]
     grown = {"rows": 2_000_000, "memory": 64 << 20, "read": "mapped"}
     return {
@@ -271,7 +271,6 @@ def test_verdicts_turn_with_the_data(record):
     assert verdict("DuckDB on disk").met
     assert not verdict("every key-value store").met
     assert verdict("two processors").met
-    assert verdict("auto").met
     assert verdict("kept up").met
     assert verdict("p99").met
     for each in record["cells"]:
@@ -282,7 +281,6 @@ def test_verdicts_turn_with_the_data(record):
     record["memory"][0]["busy"]["all"] = 600_000_000
     assert not verdict("memory beyond").met
     assert not verdict("to Spark's best").met
-    assert not verdict("auto").met
     assert verdict("every key-value store").met
     assert not verdict("two processors").met
     record["steady"][0] |= {"taken": [5_000] * 101, "milliseconds": [3_000] * 101}

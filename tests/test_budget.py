@@ -13,7 +13,6 @@ import pytest
 
 import semistream as ss
 from semistream import columns, testing
-from semistream.algorithms import choices
 from semistream.allocation import concat
 from semistream.errors import BudgetError, OptionError
 from semistream.workloads import Stream, Zipf, master_table
@@ -220,7 +219,7 @@ def shapes(tmp_path_factory):
 
 @pytest.mark.parametrize("read", ["mapped", "direct"])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("algorithm", choices())
+@pytest.mark.parametrize("algorithm", ss.algorithms())
 def test_the_least_that_is_named_works_and_a_byte_less_does_not(shapes, algorithm, shape, read):
     master = ss.open_master(shapes / shape, read)
     batch = pa.record_batch({"k": pa.array(SHAPES[shape]["k"][:50]), "n": range(50)})

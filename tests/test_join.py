@@ -75,6 +75,8 @@ def test_unknown_words_are_answered_with_the_choices(master):
         make(master, how="lift")
     with pytest.raises(OptionError, match=r"algorithm 'hybrid'.*hybridjoin"):
         make(master, algorithm="hybrid")
+    with pytest.raises(OptionError, match=r"'auto' is not known.*The default is 'adaptive'"):
+        make(master, algorithm="auto")
     with pytest.raises(OptionError, match=r"'k' is not an option of hybridjoin"):
         make(master, algorithm="hybridjoin", k=3)
     with pytest.raises(OptionError, match=r"memory='lots'.*'64MB'"):

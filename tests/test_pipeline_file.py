@@ -110,7 +110,7 @@ def test_a_trigger_that_is_not_understood_is_told(file, given):
 
 MISTAKES = {
     "algorithm: meshjion": "4:24: enrich[0].algorithm 'meshjion' is not known; choose one of: "
-    "adaptive, auto, cachejoin, … Did you mean 'meshjoin'?",
+    "adaptive, cachejoin, … Did you mean 'meshjoin'?",
     "how: lft": "how 'lft' is not known; choose one of: anti, inner, left, semi. … 'left'?",
     "memroy: 1MB": "4:13: enrich[0]: key 'memroy' is not known; … Did you mean 'memory'?",
     "memory: 64XB": "enrich[0].memory must be a size in bytes, such as 64MB, not '64XB'",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.model_tables import contenders
 from benchmarks.workload import BATCH_ROWS, Feed, Workload
-from semistream.algorithms import AUTO, choose
+from semistream.algorithms import choose
 from semistream.cost.calibration.standards import Standards
 from semistream.cost.calibration.turns import (
     SETTLING,
@@ -113,15 +113,14 @@ def _is_in(record: Record, *setting: float) -> bool:
 def _cell(
     grid: ModelGrid, master: Master, feed: Feed, setting: tuple[int, float], profile: Profile
 ) -> Record:
-    """Measure, ``auto`` beside the others; predict from the profile and the standards."""
+    """Measure, and predict from the profile and the standards."""
     planned = _planned(grid.algorithms, master, feed, setting)
-    runs = _runs(planned, master, feed, setting[0], profile)
+    runs = _runs(planned, master, feed, setting[0])
     warm = max(grid.pace.warm, master.rows / _SETTLING)
     standards = Standards(master)
     rates = _measured(runs, grid.pace._replace(warm=warm), standards)
-    auto = rates.pop(AUTO) | {"chosen": runs[AUTO].join.plan.algorithm}
     drift = profile.costs.drift(standards.seconds)
-    cell = {"memory": setting[0], "drift": drift, "rates": rates, "auto": auto}
+    cell = {"memory": setting[0], "drift": drift, "rates": rates}
     cell = _with_predictions(cell, planned, profile.costs)
     again = {name: runs[name] for name in contenders(cell)}
     cell |= _run_off(again, grid.pace) if again else {}
@@ -136,9 +135,7 @@ def _run_off(runs: dict[str, Run], pace: Pace) -> Record:
     return {"run_off": {name: _facts(slices) for name, slices in seen.items()}}
 
 
-def run_offs(
-    record: Record, folder: Path, profile: Profile, say: Callable[[str], None]
-) -> Iterator[Record]:
+def run_offs(record: Record, folder: Path, say: Callable[[str], None]) -> Iterator[Record]:
     """Give the record with the run-offs that it lacks, after each."""
     one_thread()
     pace = Pace(*record["grid"]["pace"])
@@ -148,11 +145,10 @@ def run_offs(
             continue
         say(f"R = {cell['rows']:,}, {cell['share']:.0%}, Zipf {cell['exponent']:g}: a run-off")
         master, feed = _at_hand(record, cell, folder, max(_FEED, 2 * cell["rows"]))
-        runs = _runs(names - {AUTO}, master, feed, cell["memory"], profile)
-        for name, run in runs.items():
-            if name in names:
-                run.warm_up(max(pace.warm, master.rows / _SETTLING), SETTLING)
-        found = _run_off({name: runs[name] for name in names}, pace)
+        runs = _runs(names, master, feed, cell["memory"])
+        for run in runs.values():
+            run.warm_up(max(pace.warm, master.rows / _SETTLING), SETTLING)
+        found = _run_off(runs, pace)
         for run in runs.values():
             run.join.close()
         record["cells"][number] = cell | found
@@ -194,17 +190,13 @@ def _planned(
     return found
 
 
-def _runs(
-    names: Iterable[str], master: Master, feed: Feed, memory: int, profile: Profile
-) -> dict[str, Run]:
-    """Begin a join with each algorithm, and one that chooses by the profile."""
-    options: dict[str, dict[str, Any]] = {name: {} for name in names} | {AUTO: {"profile": profile}}
+def _runs(names: Iterable[str], master: Master, feed: Feed, memory: int) -> dict[str, Run]:
+    """Begin a join with each algorithm."""
     return {
         name: Run(
-            Join(master, feed.schema, on="key", memory=memory, algorithm=name, **given),
-            feed.forever(),
+            Join(master, feed.schema, on="key", memory=memory, algorithm=name), feed.forever()
         )
-        for name, given in options.items()
+        for name in names
     }
 
 

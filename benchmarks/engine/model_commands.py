@@ -112,9 +112,7 @@ def _run_offs(output: Path | None, data: Path) -> dict[str, Any]:
     record = _record_of(output, "--run-off")
     with progress_bar() as bar:
         task = bar.add_task("", total=None)
-        offs = run_offs(
-            record, data, _profile_of(record), lambda what: bar.update(task, description=what)
-        )
+        offs = run_offs(record, data, lambda what: bar.update(task, description=what))
         for more in offs:
             _written(more, output)
     return record

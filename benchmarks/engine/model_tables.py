@@ -7,7 +7,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.summary import quantile
-from semistream.algorithms import AUTO
 from semistream.cost.predict import standing
 from semistream.cost.sheet import Sheet
 
@@ -16,12 +15,10 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-__all__ = ["Named", "auto_share", "contenders", "error", "model_sheets", "named"]
+__all__ = ["Named", "contenders", "error", "model_sheets", "named"]
 
 NEAR = 0.95
 """From this share of the best on, a choice is as good as the best."""
-NEAR_AUTO = 0.90
-"""And this is what ``auto`` is to reach."""
 _OURS = "adaptive"
 
 
@@ -64,14 +61,13 @@ def contenders(cell: Record) -> set[str]:
     """Give who is to be measured again, in a run-off.
 
     Of many that are about as fast, the one that was measured as the fastest was lucky too. Where it
-    is not the one that was named, both run again, with all that came near; and ``auto``, where it
-    was behind.
+    is not the one that was named, both run again, with all that came near.
 
     Examples
     --------
     >>> speeds = {"a": (3, 90), "b": (2, 100), "c": (1, 97), "d": (1, 80)}
     >>> rates = {n: {"planned": p, "predicted": p, "steady": s} for n, (p, s) in speeds.items()}
-    >>> sorted(contenders({"rates": rates, "auto": {"steady": 99}}))
+    >>> sorted(contenders({"rates": rates}))
     ['a', 'b', 'c']
     """
     found: set[str] = set()
@@ -81,25 +77,13 @@ def contenders(cell: Record) -> set[str]:
             least = NEAR * cell["rates"][pick.best]["steady"]
             close = {n for n, rate in cell["rates"].items() if rate["steady"] >= least}
             found |= {pick.chosen} | (close - {without})
-    if auto_share(cell) < NEAR:
-        found |= {AUTO, max(cell["rates"], key=lambda name: float(cell["rates"][name]["steady"]))}
     return found
-
-
-def auto_share(cell: Record) -> float:
-    """Give the rate of ``auto`` to that of the fastest."""
-    again = dict(cell.get("run_off", {}))
-    auto = again.pop(AUTO, None)
-    rates = again if auto else cell["rates"]
-    best = max(float(rate["steady"]) for rate in rates.values())
-    return float((auto or cell["auto"])["steady"]) / best
 
 
 def model_sheets(record: Record) -> Iterator[Sheet]:
     """Give the tables of a record of predictions."""
     yield _errors(record)
     yield _winners(record)
-    yield _auto(record)
     yield _rates(record)
 
 
@@ -171,26 +155,10 @@ def _winners(record: Record) -> Sheet:
     heads = ("among", "named the fastest", "or one within 5 %", "worst choice, share of the best")
     again = sum("run_off" in cell for cell in record["cells"])
     note = (
-        f"in {again} of the cells those that were about as fast, or auto, had a run-off, which "
-        "decides there: of many the one measured as the fastest was lucky too"
+        f"in {again} of the cells those that were about as fast had a run-off, which decides "
+        "there: of many the one measured as the fastest was lucky too"
     )
     return Sheet("The algorithm that the planner names", heads, tuple(rows), note)
-
-
-def _auto(record: Record) -> Sheet:
-    """Give how ``auto`` does beside the best that was chosen by hand."""
-    rows = []
-    for size in (None, *dict.fromkeys(cell["rows"] for cell in record["cells"])):
-        cells = [cell for cell in record["cells"] if size in {None, cell["rows"]}]
-        shares = [auto_share(cell) for cell in cells]
-        others = sum(cell["auto"]["chosen"] != _OURS for cell in cells)
-        near = sum(share >= NEAR_AUTO for share in shares)
-        middle = f"{statistics.median(shares):.2f}"
-        label = f"R = {size / 1e6:g}M" if size else "all"
-        count = f"of {len(cells)}"
-        rows.append((label, f"{near} {count}", middle, f"{min(shares):.2f}", f"{others} {count}"))
-    heads = ("cells", "within 10 % of the best", "median share", "worst", "not adaptive")
-    return Sheet("``auto`` beside the best choice by hand", heads, tuple(rows))
 
 
 def _rates(record: Record) -> Sheet:

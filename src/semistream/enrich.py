@@ -62,7 +62,7 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
     memory
         The budget of an executor, divided among the tasks that it runs at once.
     algorithm
-        One of `algorithms`, or ``"auto"``.
+        One of `algorithms`.
     select
         The master columns that come out; no other is read. All but the key if not given.
     prefix

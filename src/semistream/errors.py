@@ -64,8 +64,12 @@ class OptionError(SemistreamError, ValueError):
     """An argument has an illegal value; the message names the legal ones."""
 
     @classmethod
-    def unknown(cls, what: str, value: object, choices: Iterable[str]) -> OptionError:
+    def unknown(
+        cls, what: str, value: object, choices: Iterable[str], default: str = ""
+    ) -> OptionError:
         """Build the message for a name that is not among ``choices``.
+
+        Where no choice resembles it, the message names the ``default``, if there is one.
 
         Examples
         --------
@@ -75,7 +79,9 @@ class OptionError(SemistreamError, ValueError):
         names = sorted(choices)
         message = f"{what} {value!r} is not known; choose one of: {', '.join(names)}."
         near = difflib.get_close_matches(str(value), names, n=1)
-        return cls(f"{message} Did you mean {near[0]!r}?" if near else message)
+        if near:
+            return cls(f"{message} Did you mean {near[0]!r}?")
+        return cls(f"{message} The default is {default!r}." if default else message)
 
 
 class BudgetError(OptionError):

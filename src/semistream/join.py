@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from semistream.algorithms import AUTO, choose
-from semistream.auto import started
+from semistream.algorithms import choose
 from semistream.errors import (
     JoinClosedError,
     JoinFailedError,
@@ -55,9 +54,7 @@ class Join:
         The budget: bytes as an int, or a string such as ``"64MB"``. It covers everything that the
         join holds; the batch at hand, and output that was given out, are the caller's.
     algorithm
-        One of `algorithms`; or ``"auto"``, which begins with ``"adaptive"`` and goes over to the
-        one predicted to be the fastest, by the profile that ``semistream calibrate`` made or that
-        the option ``profile=`` names; the log says why (logger ``semistream``).
+        One of `algorithms`.
     select
         The master columns that come out; all but the key if not given.
     prefix
@@ -116,14 +113,10 @@ class Join:
     ) -> None:
         spec = JoinSpec.resolve(as_master(master), stream_schema, on, how, select, prefix, mark)
         _check_kinds(filter, shared, clock)
-        wanted = spec, parse_bytes(memory), filter, options, shared
         self._spec = spec
-        self._running: Operator | None
-        if algorithm == AUTO:
-            self._plan, self._running = started(*wanted, clock, _seconds(max_wait))
-        else:
-            kind, task, self._plan = choose(algorithm, *wanted)
-            self._running = kind.operator(task, self._plan, clock, _seconds(max_wait))
+        size = parse_bytes(memory)
+        kind, task, self._plan = choose(algorithm, spec, size, filter, options, shared)
+        self._running: Operator | None = kind.operator(task, self._plan, clock, _seconds(max_wait))
         self._unread: Iterator[pa.RecordBatch] | None = None
         self._failure: BaseException | None = None
         self._last = Metrics()
@@ -135,8 +128,8 @@ class Join:
 
     @property
     def plan(self) -> Plan:
-        """How the budget is split; with ``"auto"``, by what runs now."""
-        return (self._running and self._running.followed) or self._plan
+        """How the budget is split."""
+        return self._plan
 
     @property
     def memory_used(self) -> MemoryUse:
@@ -165,7 +158,7 @@ class Join:
         A second call does nothing; metrics remain.
         """
         if self._running is not None:
-            self._plan, self._last = self.plan, self._running.metrics
+            self._last = self._running.metrics
             running, self._running, self._unread = self._running, None, None
             running.close()
 

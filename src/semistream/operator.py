@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from semistream.metrics import Metrics
-    from semistream.plan import MemoryUse, Plan
+    from semistream.plan import MemoryUse
 
 __all__ = ["Operator"]
 
@@ -24,8 +24,6 @@ class Operator(ABC):
 
     metrics: Metrics
     """What was done so far."""
-    followed: Plan | None = None
-    """The plan that is followed now, where it is not always the one that was made."""
 
     @property
     @abstractmethod

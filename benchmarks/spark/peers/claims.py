@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.rounds import best, core_rates, is_bound, is_plain, steadily, to
+from benchmarks.rounds import best, core_rates, is_plain, steadily, to
 from benchmarks.summary import quantile
 from semistream.cost.spread import Spread, ratio
 from semistream.units import format_bytes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BESIDE_FLINK", "Claim", "claims"]
 
-_OURS, _AUTO = "enrich", "enrich-auto"
+_OURS = "enrich"
 # The plan of an enrichment, its compiled code, the rows that leave it: docs/peers.md has how much.
 _CONSTANT = 128 << 20
 _AS_IT_IS = ("default", "shuffle-hash", "broadcast")
@@ -67,7 +67,6 @@ def claims(record: Record) -> Iterator[Claim]:
     yield from _worst(record, "every key-value store in the worker", _STORES, 3.0)
     yield from _worst(record, "DuckDB on disk in the worker", ("duckdb",), 1.0)
     yield from _worst(record, "a foreachBatch that reads by keys", _BATCHES, 1.0)
-    yield from _worst(record, "auto to the best other way", (), 0.95)
     yield from _flink(record)
     yield from _cores(record)
     yield from _memory(record)
@@ -92,11 +91,10 @@ def _to_spark(record: Record, which: tuple[str, int, int], times: float) -> Iter
 
 def _worst(record: Record, what: str, others: Sequence[str], times: float) -> Iterator[Claim]:
     """Give the claim at the cell and the other where it is least true."""
-    pairs = _auto_pairs if not others else _pairs
     found = [
         (ratio, cell, other)
         for cell in record.get("cells", [])
-        for other, ratio in pairs(record, cell, others)
+        for other, ratio in _pairs(record, cell, others)
     ]
     if not found:
         return
@@ -115,19 +113,6 @@ def _pairs(record: Record, cell: Record, others: Sequence[str]) -> Iterator[tupl
         found = to(cell, _OURS, other, record["dropped"])
         if found is not None:
             yield other, found
-
-
-def _auto_pairs(
-    record: Record,
-    cell: Record,
-    others: Sequence[str],  # noqa: ARG001 - as the other
-) -> Iterator[tuple[str, Spread]]:
-    # `enrich` is the same code on Spark: beside it one would measure noise, which the tables show.
-    ways = [s for s in cell["milliseconds"] if s not in {_OURS, _AUTO} and not is_bound(s)]
-    rival = best(cell, ways, record["dropped"])
-    found = to(cell, _AUTO, rival, record["dropped"])
-    if rival is not None and found is not None:
-        yield rival, found
 
 
 def _flink(record: Record) -> Iterator[Claim]:

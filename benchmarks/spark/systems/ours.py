@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from benchmarks.spark.systems.base import Setting
 
 __all__ = [
-    "AUTO",
     "BOUND",
     "ENRICH",
     "HASHED",
@@ -29,7 +28,7 @@ __all__ = [
     "ours_of",
 ]
 
-ENRICH, AUTO, KEYS = "enrich", "enrich-auto", "enrich-keys"
+ENRICH, KEYS = "enrich", "enrich-keys"
 BOUND, HASHED, NONE = "bound", "hashed", "none"
 
 
@@ -61,11 +60,10 @@ def _unchanged(df: DataFrame, at: Setting) -> DataFrame:  # noqa: ARG001 - as th
     return df
 
 
-PUBLISHED = tuple(name for name in algorithms() if name not in {"adaptive", "auto"})
+PUBLISHED = tuple(name for name in algorithms() if name != "adaptive")
 """The algorithms of the papers."""
 OURS: dict[str, System] = {
     ENRICH: System("enrich", _enriched()),
-    AUTO: System("enrich, auto", _enriched(algorithm="auto")),
     KEYS: System("enrich, keys through Python", _enriched(transfer="keys"), unique=True),
     **{ours_of(name): System(f"enrich, {name}", _enriched(algorithm=name)) for name in PUBLISHED},
     BOUND: System("constant columns by mapInArrow (bound)", _bound),

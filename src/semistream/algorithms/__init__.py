@@ -40,14 +40,10 @@ if TYPE_CHECKING:
     from semistream.host import HostShare
     from semistream.spec import JoinSpec
 
-__all__ = ["AUTO", "Algorithm", "algorithms", "choices", "choose", "register"]
-
-AUTO = "auto"
-"""No algorithm, but what chooses one; see `semistream.auto`."""
+__all__ = ["Algorithm", "algorithms", "choose", "register"]
 
 _HOST_PARTS = (1 / 4, 1 / 8, 1 / 16)  # of the memory; the first that leaves enough for a task
 _LIVE_PARTS = (3 / 5, 1 / 2, 1 / 4, 1 / 8)  # the same for a database: tasks need little
-_AUTO_OPTIONS = frozenset({"profile"})
 _SURELY_BYTES = 1024  # who gives less is likely to mean another unit
 _FEW_PAGES = 4  # are held by each task: to load them costs less than to find them
 
@@ -85,20 +81,9 @@ def algorithms() -> Mapping[str, str]:
     return MappingProxyType({name: algorithm.paper for name, algorithm in _REGISTRY.items()})
 
 
-def choices() -> tuple[str, ...]:
-    """Give what ``algorithm=`` may be: the algorithms' names, and ``"auto"``.
-
-    Examples
-    --------
-    >>> choices()[-2:]
-    ('adaptive', 'auto')
-    """
-    return *_REGISTRY, AUTO
-
-
 def register(algorithm: type[Algorithm]) -> type[Algorithm]:
     """Make an algorithm known by its name; usable as a class decorator."""
-    if algorithm.name in choices():
+    if algorithm.name in _REGISTRY:
         msg = f"there is an algorithm {algorithm.name!r} already; give yours another name"
         raise OptionError(msg)
     _REGISTRY[algorithm.name] = algorithm
@@ -116,8 +101,7 @@ def choose(
 ) -> tuple[type[Algorithm], Task, Plan]:
     """Find an algorithm and make its plan; refuse a budget that is too small with the least.
 
-    ``"auto"`` is planned as `adaptive`, with which it begins. ``usable`` gives the part of a budget
-    that the join may use.
+    ``usable`` gives the part of a budget that the join may use.
     """
     spec, algorithm = _on_database(spec, name, options) or (spec, _find(name, options))
     live = isinstance(spec.master, DatabaseMaster)
@@ -153,7 +137,7 @@ def _on_database(
     master = spec.master
     if not isinstance(master, DatabaseMaster):
         return None
-    if name in {Adaptive.name, AUTO}:
+    if name == Adaptive.name:
         return replace(spec, master=master.only(spec.payload)), _find(name, options, KeyLists)
     return replace(spec, master=master.only(spec.payload).paged(name)), _find(name, options)
 
@@ -200,15 +184,12 @@ def _parts(kind: type[Algorithm], options: Mapping[str, Any]) -> Iterable[float]
 def _find(
     name: str, options: Mapping[str, Any], instead: type[Algorithm] | None = None
 ) -> type[Algorithm]:
-    if name not in choices():
-        raise OptionError.unknown("algorithm", name, choices())
-    algorithm = instead or (Adaptive if name == AUTO else _REGISTRY[name])
-    known = algorithm.options | (_AUTO_OPTIONS if name == AUTO else frozenset())
-    if name == AUTO and instead is None:
-        known = _AUTO_OPTIONS
+    if name not in _REGISTRY:
+        raise OptionError.unknown("algorithm", name, _REGISTRY, default=Adaptive.name)
+    algorithm = instead or _REGISTRY[name]
     for option in options:
-        if option not in known:
-            msg = f"{option!r} is not an option of {name}; it has: {sorted(known)}"
+        if option not in algorithm.options:
+            msg = f"{option!r} is not an option of {name}; it has: {sorted(algorithm.options)}"
             raise OptionError(msg)
     return algorithm
 

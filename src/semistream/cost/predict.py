@@ -61,14 +61,13 @@ def standing(algorithm: str, rate: float) -> float:
     return rate * _AHEAD if algorithm == _DEFAULT else rate
 
 
-def predict(  # noqa: PLR0913 - a join, its stream and a machine; four have defaults
+def predict(  # noqa: PLR0913 - a join, its stream and a machine; three have defaults
     name: str,
     spec: JoinSpec,
     memory: int,
     demand: Demand,
     costs: UnitCosts,
     *,
-    use_filter: bool | None = None,
     options: Mapping[str, Any] | None = None,
     age: float = SETTLED,
     batch: int = 0,
@@ -78,7 +77,7 @@ def predict(  # noqa: PLR0913 - a join, its stream and a machine; four have defa
     It is that of a join that has had ``age`` stream rows, and is offered ``batch`` at once (0 where
     that is not known): a young one is slower, for its cache still changes.
     """
-    _, task, plan = choose(name, spec, memory, use_filter, options or {})
+    _, task, plan = choose(name, spec, memory, None, options or {})
     return predicted(name, Setting(task, plan, demand, Fit(), age, batch), costs)
 
 

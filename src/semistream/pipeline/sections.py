@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from semistream.algorithms import choices
+from semistream.algorithms import algorithms
 from semistream.errors import OptionError
 from semistream.master.database import has_password, is_url
 from semistream.master.lake.place import without_secrets
@@ -61,7 +61,7 @@ class Enrichment(Section):
     select: tuple[str, ...] | None = setting(values.names(), None)
     prefix: str = setting(values.text, "")
     memory: int = setting(values.size, 256 << 20)
-    algorithm: str = setting(values.choice(choices), "adaptive")
+    algorithm: str = setting(values.choice(algorithms), "adaptive")
     partition: str = setting(values.choice(PARTITION), "auto")
     transfer: str = setting(values.choice(TRANSFER), "auto")
     localize: bool | int = setting(values.flag_or_size, False)

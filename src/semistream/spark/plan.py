@@ -61,7 +61,7 @@ class Setting:
     @property
     def in_memory(self) -> bool:
         """Whether hosts hold the master's mapped pages, or have room for them."""
-        if self.master.read != "mapped" or self.algorithm not in {"adaptive", "auto"}:
+        if self.master.read != "mapped" or self.algorithm != "adaptive":
             return False
         if self.hosts is None:
             return True
@@ -70,7 +70,7 @@ class Setting:
     @property
     def live(self) -> bool:
         """Whether the master is in a database, and asked by lists of keys."""
-        return self.master.read == "database" and self.algorithm in {"adaptive", "auto"}
+        return self.master.read == "database" and self.algorithm == "adaptive"
 
     @property
     def scalar(self) -> bool:

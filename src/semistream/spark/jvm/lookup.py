@@ -41,7 +41,7 @@ def why_not(spark: SparkSession, job: Job, master: Master) -> str:
         return "over Spark Connect there is no way to Spark's JVM"
     if master.read != "mapped":
         return f"read={master.read!r} is done in Python"
-    if job.algorithm not in {"adaptive", "auto"} or job.options:
+    if job.algorithm != "adaptive" or job.options:
         return "a chosen algorithm, or options of one, are for Python"
     if job.copies or "://" in job.path:
         return "copies of the master on hosts are made and found by Python"
