@@ -1,11 +1,9 @@
-"""Masters in PostgreSQL and MariaDB: the rows of the reference, whatever key and algorithm."""
+"""Masters in PostgreSQL and MariaDB: the rows of the reference, whatever the key."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,8 +11,7 @@ import semistream as ss
 from parts import live
 from semistream import keys as key_codes
 from semistream import testing
-from semistream.errors import StoreError
-from semistream.master.database import ranges
+from semistream.errors import OptionError
 from test_conformance import colliding
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("databases")]
@@ -105,38 +102,9 @@ def test_an_index_of_another_collation_is_none(postgresql):
     assert ss.open_master(postgresql.url(), table="collated", key="name").table.unique
 
 
-PUBLISHED = [name for name in ss.algorithms() if name != "adaptive"]
-
-
-@pytest.mark.parametrize("algorithm", PUBLISHED)
-def test_published_algorithms_read_ranges(server, algorithm, tmp_path):
-    number = PUBLISHED.index(algorithm) + len(server.scheme)
-    name = ["int32", "duplicates", "date", "moment", "zoned"][number % 5]
-    case = case_of(server, name)
-    few = tuple(batch.slice(0, 40) for batch in case.stream)
-    case = replace(case, stream=few, memory=256 * 1024, page_bytes=4096)
-    how = HOW[number % 4]
-    testing.check_answers(algorithm, case, how, tmp_path)
-
-
-@pytest.mark.parametrize("name", ["int64", "date"])
-def test_borders_of_a_large_table_are_estimated(server, name, tmp_path, monkeypatch):
-    monkeypatch.setattr(ranges, "LARGE", 0)
-    case = replace(case_of(server, name), page_bytes=8192)
-    assert 2 < case.open(tmp_path).paged("hybridjoin").pages < 100
-    testing.check_answers("hybridjoin", case, "left", tmp_path)
-
-
-def test_a_range_that_outgrows_its_buffer_is_refused(server):
-    table = pa.table({"id": np.arange(2000), "name": ["x" * 50] * 2000})
-    server.load("growing", table, "id")
-    master = live.open_table(server, "growing", "id", page_bytes="8KB")
-    batch = pa.record_batch({"id": [1999]})
-    join = ss.Join(master, batch.schema, on="id", algorithm="hybridjoin", memory="1MB")
-    more = pa.table({"id": np.arange(2000, 4000), "name": ["y" * 50] * 2000})
-    values = ", ".join(f"({row['id']}, '{row['name']}')" for row in more.to_pylist())
-    server.execute(f"INSERT INTO growing VALUES {values}")  # noqa: S608
-    with pytest.raises(StoreError, match="Make a new join"):
-        [*join.offer(batch), *join.drain()]
-    join = ss.Join(master, batch.schema, on="id", algorithm="hybridjoin", memory="1MB")
-    assert sum(out.num_rows for out in [*join.offer(batch), *join.drain()]) == 1
+def test_an_algorithm_that_reads_pages_is_refused(server):
+    server.load("pageless", pa.table({"id": [1, 2], "name": ["a", "b"]}), "id")
+    master = live.open_table(server, "pageless", "id")
+    for algorithm in set(ss.algorithms()) - {"adaptive"}:
+        with pytest.raises(OptionError, match=r"reads pages.*Take 'adaptive'.*build_master"):
+            ss.Join(master, pa.schema([("id", pa.int64())]), on="id", algorithm=algorithm)

@@ -192,13 +192,6 @@ def test_names_are_quoted(server):
     assert [b["name"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["seven"]
 
 
-def test_a_key_that_is_no_integer_has_no_ranges(products):
-    master = open_table(products, "products", "name")
-    batch = pa.record_batch({"name": ["product 4"]})
-    with pytest.raises(OptionError, match="Choose 'adaptive'"):
-        ss.Join(master, batch.schema, on="name", algorithm="meshjoin")
-
-
 def test_a_server_that_starts_again_is_waited_for(products):
     join = start(open_table(products, "products", "id", retry="60s"))
     assert joined(join, 4) == ["product 4"]
@@ -446,8 +439,6 @@ def test_mariadb_in_its_own_ways(mariadb):
     batch = pa.record_batch({"big": pa.array([2**64 - 1, 7], pa.uint64())})
     join = ss.Join(by_number, batch.schema, on="big", memory="1MB", select=["id"])
     assert [b["id"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["Ab"]
-    join = ss.Join(by_number, batch.schema, on="big", algorithm="hybridjoin", select=["id"])
-    assert [b["id"][0].as_py() for b in [*join.offer(batch), *join.drain()]] == ["Ab"]
     mariadb.execute(
         "DROP TABLE IF EXISTS prefixed",
         "CREATE TABLE prefixed (id int, name varchar(20), UNIQUE (id, name(3)))",
@@ -537,13 +528,12 @@ def test_zero_dates_of_mysql_are_no_keys(mariadb):
         cursor.execute("SET SESSION sql_mode = ''")
         cursor.execute(f"INSERT INTO days VALUES {zero}, {rest}")
         connection.commit()
-    master = open_table(mariadb, "days", "day", page_bytes=256)
+    master = open_table(mariadb, "days", "day")
     days = ["1968-05-01", "1970-01-01", "1976-05-01"]
     batch = pa.record_batch({"day": pa.array(days).cast(pa.date32())})
-    for algorithm in ("hybridjoin", "adaptive"):
-        join = ss.Join(master, batch.schema, on="day", algorithm=algorithm, memory="1MB")
-        out = [*join.offer(batch), *join.drain()]
-        assert sorted(name for b in out for name in b["name"].to_pylist()) == ["0", "8"]
+    join = ss.Join(master, batch.schema, on="day", memory="1MB")
+    out = [*join.offer(batch), *join.drain()]
+    assert sorted(name for b in out for name in b["name"].to_pylist()) == ["0", "8"]
 
 
 def test_an_answer_that_nobody_reads_is_left(mariadb):

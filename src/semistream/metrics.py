@@ -39,7 +39,7 @@ class Metrics:
     iterations: int = 0
     """Rounds of the algorithm's main loop."""
     reads: int = 0
-    """Reads of the master's file, or of a database by ranges of keys."""
+    """Reads of the master's file."""
     pages_read: int = 0
     bytes_read: int = 0
     queries: int = 0

@@ -31,7 +31,7 @@ class LiveCase(Case):
     server: Any = None
 
     def open(self, folder: Path) -> Master:  # noqa: ARG002 - there are no files
-        return open_table(self.server, self.name, self.key, page_bytes=self.page_bytes)
+        return open_table(self.server, self.name, self.key)
 
 
 def open_table(server: Server, name: str, key: Any, **options: Any) -> Any:

@@ -30,7 +30,6 @@ from semistream.algorithms.x_hybridjoin import XHybridjoin
 from semistream.errors import BudgetError, OptionError
 from semistream.host.plan import Host
 from semistream.host.sizes import share
-from semistream.master.database import DatabaseMaster
 from semistream.plan import Plan, Task, TooSmall
 from semistream.units import format_bytes
 
@@ -103,8 +102,9 @@ def choose(
 
     ``usable`` gives the part of a budget that the join may use.
     """
-    spec, algorithm = _on_database(spec, name, options) or (spec, _find(name, options))
-    live = isinstance(spec.master, DatabaseMaster)
+    live = spec.master.read == "database"
+    algorithm = _find(name, options, live)
+    spec = replace(spec, master=spec.master.only(spec.payload))
     if shared is not None:
         found = _with_host(algorithm, spec, usable(memory), use_filter, options, shared)
         if found is not None:
@@ -118,28 +118,12 @@ def choose(
     try:
         task, plan = planned(memory)
     except TooSmall as parts:
-        opener = "open" if live else "build"
-        raise _too_small(name, memory, _least(planned, memory), parts, opener) from None
+        raise _too_small(name, memory, _least(planned, memory), parts, live) from None
     memory = usable(memory)
     if not live and _fits_whole(task) and (shared is None or spec.master.pages <= _FEW_PAGES):
         whole = Resident.plan(task)
         return Resident, task, Plan(name, memory, whole.components, whole.settings, tasks)
     return algorithm, task, replace(plan, memory=memory, tasks=tasks)
-
-
-def _on_database(
-    spec: JoinSpec, name: str, options: Mapping[str, Any]
-) -> tuple[JoinSpec, type[Algorithm]] | None:
-    """Plan for a database: only columns that are needed travel; `adaptive` asks by lists of keys.
-
-    A join on a file is none of this.
-    """
-    master = spec.master
-    if not isinstance(master, DatabaseMaster):
-        return None
-    if name == Adaptive.name:
-        return replace(spec, master=master.only(spec.payload)), _find(name, options, KeyLists)
-    return replace(spec, master=master.only(spec.payload).paged(name)), _find(name, options)
 
 
 def _with_host(
@@ -181,12 +165,18 @@ def _parts(kind: type[Algorithm], options: Mapping[str, Any]) -> Iterable[float]
     return (checked_share("cache", options["cache"]),) if "cache" in options else _LIVE_PARTS
 
 
-def _find(
-    name: str, options: Mapping[str, Any], instead: type[Algorithm] | None = None
-) -> type[Algorithm]:
+def _find(name: str, options: Mapping[str, Any], live: bool) -> type[Algorithm]:
+    """Return the algorithm of this name; on a database, `adaptive` asks by lists of keys."""
     if name not in _REGISTRY:
         raise OptionError.unknown("algorithm", name, _REGISTRY, default=Adaptive.name)
-    algorithm = instead or _REGISTRY[name]
+    if live and name != Adaptive.name:
+        msg = (
+            f"algorithm={name!r} reads pages, and a table in a database has none: it is asked by "
+            "lists of keys. Take 'adaptive', which does that, or build a master of files with "
+            "build_master"
+        )
+        raise OptionError(msg)
+    algorithm = KeyLists if live else _REGISTRY[name]
     for option in options:
         if option not in algorithm.options:
             msg = f"{option!r} is not an option of {name}; it has: {sorted(algorithm.options)}"
@@ -205,12 +195,13 @@ def _fits_whole(task: Task) -> bool:
     return True
 
 
-def _too_small(name: str, memory: int, least: int, parts: TooSmall, opener: str) -> BudgetError:
+def _too_small(name: str, memory: int, least: int, parts: TooSmall, live: bool) -> BudgetError:
     msg = (
         f"memory={memory:,} bytes ({format_bytes(memory)}) is too small for {name!r}; the least "
-        f"that works is {least:,} bytes ({format_bytes(least)}), for a window beside {parts}. "
-        f"Smaller pages (page_bytes= of {opener}_master) need less."
+        f"that works is {least:,} bytes ({format_bytes(least)}), for a window beside {parts}."
     )
+    if not live:
+        msg += " Smaller pages (page_bytes= of build_master) need less."
     if memory < _SURELY_BYTES:
         msg += f" A number without a unit is bytes: was memory='{memory}GB' meant?"
     error = BudgetError(msg)

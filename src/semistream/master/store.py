@@ -22,6 +22,7 @@ from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -127,6 +128,10 @@ class Master:
                 f"columns  {', '.join(f'{c.name}: {c.type}' for c in self.schema)}",
             ]
         )
+
+    def only(self, names: Sequence[str]) -> Master:  # noqa: ARG002 - pages are read as a whole
+        """Return the master as a join reads it that wants the key and these columns."""
+        return self
 
     def page_of(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         """Give the page that holds each code if any does, −1 where the index tells that none."""

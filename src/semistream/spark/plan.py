@@ -70,7 +70,7 @@ class Setting:
     @property
     def live(self) -> bool:
         """Whether the master is in a database, and asked by lists of keys."""
-        return self.master.read == "database" and self.algorithm == "adaptive"
+        return self.master.read == "database"
 
     @property
     def scalar(self) -> bool:

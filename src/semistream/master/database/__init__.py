@@ -1,7 +1,6 @@
 """Master tables that live in a database: PostgreSQL, MySQL, MariaDB.
 
-Rows are asked for by lists of keys, as many as wait, and held in the join's cache; or, for the
-algorithms of the papers, by ranges of the key, which take the place of pages.
+Rows are asked for by lists of keys, as many as wait, and held in the join's cache.
 """
 
 from semistream.master.database.address import has_password, is_url

@@ -198,39 +198,6 @@ class Dialect(ABC):
         """Join the keys with a table."""
         return f"JOIN {self._name(table)} AS t ON {condition}"
 
-    def by_range(self, table: Table, low: int | None, high: int | None) -> Statement:
-        """Ask for the rows with a key from ``low`` on and before ``high``: key, payload."""
-        key = self._column(table.key[0])
-        bounds = [(f"{key} >= %s", low), (f"{key} < %s", high)]
-        bounds = [bound for bound in bounds if bound[1] is not None]
-        conditions = self._conditions(table)
-        parts = [text for text, _ in bounds] or [f"{key} IS NOT NULL"]
-        sql = (
-            f"SELECT {self._selected(table)} FROM {self._name(table)} AS t"
-            f"{_where(' AND '.join([*parts, *filter(None, [conditions.sql])]))} ORDER BY {key}"
-        )
-        return Statement(sql, (*(value for _, value in bounds), *conditions.parameters))
-
-    def borders(self, table: Table, every: int) -> Statement:
-        """Ask for each key with so many rows since the last one, and its row's number from 1."""
-        key = self._column(table.key[0])
-        conditions = self._conditions(table)
-        rows = (
-            f"SELECT {self._selected(table.only(()))} AS k, "
-            f"row_number() OVER (ORDER BY {key}) AS n FROM {self._name(table)} AS t"
-            f"{_where(' AND '.join([f'{key} IS NOT NULL', *filter(None, [conditions.sql])]))}"
-        )
-        sql = f"SELECT k, n FROM ({rows}) AS r WHERE (n - 1) %% %s = 0 ORDER BY n"
-        return Statement(sql, (*conditions.parameters, every))
-
-    def bounds(self, connection: Any, table: Table) -> list[Any]:  # noqa: ANN401
-        """Give keys between which there are about as many rows: the first and the last."""
-        key, conditions = self._column(table.key[0]), self._conditions(table)
-        sql = f"SELECT MIN({key}), MAX({key}) FROM {self._name(table)} AS t"
-        with connection.cursor() as cursor:
-            cursor.execute(f"{sql}{_where(conditions.sql)}", conditions.parameters)
-            return [bound for bound in cursor.fetchone() if bound is not None]
-
     def sample(self, table: Table, rows: int) -> Statement:
         """Ask for some rows."""
         conditions = self._conditions(table)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-__all__ = ["Fetched", "Wanted", "answers", "page"]
+__all__ = ["Fetched", "Wanted", "answers"]
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,11 @@ def answers(
             code = codes[arrays[0].to_numpy() - 1]
             # What is equal only by the database's rules is not.
             same = keys.encode(arrays[1 : 1 + len(table.key)]).values == code
-            yield from cut.add(page(arrays[1:], table, schema, code, same))
+            yield from cut.add(_page(arrays[1:], table, schema, code, same))
     yield from cut.finish()
 
 
-def page(
+def _page(
     arrays: list[pa.Array], table: Table, schema: pa.Schema, codes: Codes, counts: Flags
 ) -> pa.RecordBatch:
     """Give those rows that count as a page has them."""

@@ -19,8 +19,8 @@ __all__ = ["OrderedKeys"]
 class OrderedKeys(Keys):
     """Keys in the order of their values, wherever these have one of 64 bits.
 
-    Files have dates and times in the order of a hash, which their format promises; a database has
-    them in their own, and so ranges of them can be read.
+    Files have dates and times in the order of a hash, which their format promises. Codes of a
+    database are in no file: where the code is the key, no second hash is needed to tell keys apart.
 
     Examples
     --------

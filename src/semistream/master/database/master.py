@@ -12,8 +12,8 @@ import pyarrow as pa
 from semistream.errors import MasterError, OptionError, SchemaError
 from semistream.master.database.changes import Changes
 from semistream.master.database.fetch import answers
-from semistream.master.database.ranges import LEAST, RangeReader, paged_index
 from semistream.master.index import Index
+from semistream.master.reader import PageReader
 from semistream.master.store import Master
 from semistream.units import format_bytes
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from semistream.master.database.fetch import Fetched, Wanted
     from semistream.master.database.store import Store
     from semistream.master.filter import KeyFilter
-    from semistream.master.reader import PageReader
 
-__all__ = ["DatabaseMaster", "one_range"]
+__all__ = ["DatabaseMaster", "one_page"]
 
 _ANY = 1 << 40
+_LEAST = -(2**63)  # the least code
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,20 +77,7 @@ class DatabaseMaster(Master):
         """Give the master with the key and these columns: no others will travel."""
         table = self.table.only(names)
         manifest = replace(self.manifest, schema=table.schema)
-        return replace(self, table=table, manifest=manifest, index=one_range())
-
-    def paged(self, algorithm: str) -> DatabaseMaster:
-        """Give the master with pages: ranges of its key, found by one query over its index."""
-        if not self.keys.exact:
-            kinds = ", ".join(f"{c.name}: {c.declared}" for c in self.table.keys)
-            msg = (
-                f"algorithm={algorithm!r} reads pages, and in a database pages are ranges of one "
-                f"integer, date or timestamp; the key of {self.store} is {kinds}. Choose "
-                "'adaptive', which asks by lists of keys of any type, or build a master of files "
-                "with build_master"
-            )
-            raise OptionError(msg)
-        return paged_index(self)
+        return replace(self, table=table, manifest=manifest, index=one_page())
 
     def fetch(self, wanted: Wanted, room: int, asked: Callable[[], None]) -> Iterator[Fetched]:
         """Ask for keys; give their rows in pieces of about ``room`` bytes."""
@@ -126,8 +113,8 @@ class DatabaseMaster(Master):
         return [keys.cast(kind) if isinstance(keys, pa.Array) else pa.array(keys, kind)]
 
     def reader(self, parts: int = 1, run: int | None = None) -> PageReader:  # noqa: ARG002
-        """Give a reader whose buffer has room for so many ranges."""
-        return RangeReader(self, parts)
+        """Return a reader that reads nothing: rows come by `fetch`."""
+        return _NoPages()
 
     def load_filter(self, words: int) -> KeyFilter:  # noqa: ARG002
         """Refuse: what a database has is not known beforehand."""
@@ -155,11 +142,23 @@ def _life(seconds: float | None) -> str:
     return "as long as the join" if seconds is None else f"{seconds:g} s"
 
 
-def one_range() -> Index:
-    """Give an index of one range that holds every key; each join has its own."""
+class _NoPages(PageReader):
+    """What an engine has in the place of a disk buffer where there are no pages to read."""
+
+    nbytes = 0
+
+    def __init__(self) -> None:
+        self.reads = self.bytes_read = 0
+
+    def _fetch(self, start: int, length: int) -> pa.Buffer:
+        raise NotImplementedError
+
+
+def one_page() -> Index:
+    """Return an index of one page to which every key belongs; each join has its own."""
     return Index(
-        code=np.array([LEAST]),
-        page_code=np.array([LEAST]),
+        code=np.array([_LEAST]),
+        page_code=np.array([_LEAST]),
         offset=np.zeros(1, dtype=np.int64),
         checksum=np.zeros(1, dtype=np.uint64),
         length=np.zeros(1, dtype=np.int32),

@@ -16,12 +16,12 @@ from semistream.master.database.dialect import Table, checked_conditions
 from semistream.master.database.feed_kafka import Topic
 from semistream.master.database.feed_postgresql import Notifications
 from semistream.master.database.keys import OrderedKeys
-from semistream.master.database.master import DatabaseMaster, one_range
+from semistream.master.database.master import DatabaseMaster, one_page
 from semistream.master.database.retry import Retry
 from semistream.master.database.store import Store
 from semistream.master.format import Manifest, Statistics, page_schema
 from semistream.plain import row_bytes
-from semistream.units import parse_bytes, parse_seconds
+from semistream.units import parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,6 @@ __all__ = ["open_database"]
 log = logging.getLogger("semistream")
 
 _SAMPLE = 1_000  # rows that are looked at to know how wide they are
-_PAGE_BYTES = 128 * 1024
 _ABSENT = 20  # this part of ttl is absent_ttl, where it is not given
 
 
@@ -52,7 +51,6 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
     password_env: str | None = None,
     retry: float | str | timedelta | Retry = 60.0,
     feed: str | Feed | None = None,
-    page_bytes: int | str = _PAGE_BYTES,
 ) -> DatabaseMaster:
     """Open a table in PostgreSQL, MySQL or MariaDB as a master.
 
@@ -85,14 +83,12 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
         Where changes are told, so that rows are fetched anew at once: ``"notify"`` (or
         ``"notify:channel"``) for PostgreSQL's notifications, see ``semistream master trigger``;
         ``"kafka://host:port/topic"`` for a topic of changed keys.
-    page_bytes
-        Bytes of a range of keys, for the algorithms that read such in the place of pages.
     """
     parts = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
     keys = (key,) if isinstance(key, str) else tuple(key)
     patience = retry if isinstance(retry, Retry) else Retry(limit=parse_seconds(retry, "retry"))
     # All that can be checked here is, before a server that may be away is waited for.
-    lives, size = _lives(ttl, absent_ttl), parse_bytes(page_bytes, "page_bytes")
+    lives = _lives(ttl, absent_ttl)
     store = Store(Address.parse(url, password_env), ".".join(parts), patience)
     changes = _feed(feed, store.address)
     found = store.ask(lambda connection: store.dialect.describe(connection, parts))
@@ -104,9 +100,7 @@ def open_database(  # noqa: PLR0913 - a table has these parts; all but three hav
         raise MasterNotFoundError(msg)
     chosen = _chosen(store, found, parts, keys, select, where)
     _warn_without_index(store, found, keys)
-    master = _master(store, found, chosen, lives)
-    manifest = replace(master.manifest, page_bytes=size)
-    return replace(master, manifest=manifest, feed=changes)
+    return replace(_master(store, found, chosen, lives), feed=changes)
 
 
 def _feed(feed: str | Feed | None, address: Address) -> Feed | None:
@@ -170,7 +164,7 @@ def _master(
     keys = OrderedKeys.of(schema, table.key, boot_seed())
     statistics = _statistics(store, found, table, keys)
     manifest = Manifest(
-        snapshot="", files="", key=table.key, schema=schema, page_bytes=_PAGE_BYTES,
+        snapshot="", files="", key=table.key, schema=schema, page_bytes=0,
         statistics=statistics, index_checksum=0, pages_bytes=0, filter_words=0, filter_checksum=0,
     )  # fmt: skip
     return DatabaseMaster(
@@ -178,7 +172,7 @@ def _master(
         read="database",
         manifest=manifest,
         keys=keys,
-        index=one_range(),
+        index=one_page(),
         pages_file=None,  # type: ignore[arg-type] # there is no file
         filter_file=None,
         store=store,

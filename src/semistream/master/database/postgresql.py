@@ -73,12 +73,6 @@ WHERE i.indrelid = %s AND i.indisvalid AND i.indexprs IS NULL AND k.n <= i.indnk
   AND a.attrelid = i.indrelid AND a.attnum = k.number
 GROUP BY i.indexrelid, i.indrelid, i.indisunique, i.indpred
 """
-_HISTOGRAM = (
-    "SELECT s.histogram_bounds::text::",
-    "[] FROM pg_stats s JOIN pg_class c ON c.relname = s.tablename JOIN pg_namespace n "
-    "ON n.oid = c.relnamespace AND n.nspname = s.schemaname "
-    "WHERE c.oid = to_regclass(%s) AND s.attname = %s AND NOT s.inherited",
-)
 
 
 class PostgreSQL(Dialect):
@@ -135,18 +129,6 @@ class PostgreSQL(Dialect):
                 data = _next(connection.pgconn) or copy.read()
             while copy.read():  # nothing comes after the end but what ends the query
                 pass
-
-    def bounds(self, connection: Any, table: Table) -> list[Any]:  # noqa: ANN401
-        """Give the bounds of the histogram that ANALYZE made, within the first and last key."""
-        ends = super().bounds(connection, table)
-        if not ends:
-            return []
-        name = ".".join(_plain_quoted(part) for part in table.parts)
-        found = connection.execute(
-            f"{_HISTOGRAM[0]}{table.keys[0].declared}{_HISTOGRAM[1]}", (name, table.key[0])
-        ).fetchone()
-        between = (found and found[0]) or []
-        return [*ends[:1], *(b for b in between if ends[0] < b < ends[-1]), *ends[1:]]
 
     def is_transient(self, error: Exception) -> bool | None:
         """Judge by SQLSTATE; without one, the connection failed."""

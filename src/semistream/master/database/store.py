@@ -67,13 +67,12 @@ class Store:
         room
             Bytes after which a piece ends.
         numbers
-            How many numbers, such as the key's, stand before the columns; negative: behind them.
+            How many numbers, such as the key's, stand before the columns.
         asked
             Called for each attempt.
         """
-        given = [(c.kind, c.text) for c in columns]
-        number = [(pa.int64(), self.dialect.form.lenenc)] * abs(numbers)
-        kinds, texts = zip(*(number + given if numbers > 0 else given + number), strict=True)
+        number = [(pa.int64(), self.dialect.form.lenenc)] * numbers
+        kinds, texts = zip(*number, *((c.kind, c.text) for c in columns), strict=True)
         used = False
 
         def query() -> Statement | None:
