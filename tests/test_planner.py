@@ -27,7 +27,7 @@ from semistream.cost.profile import Profile, default_path
 from semistream.cost.sampling.sample import sample_stream
 from semistream.cost.unit_costs import Fit
 from semistream.errors import BudgetError, OptionError
-from semistream.master.database import DatabaseMaster
+from semistream.master.database.master import DatabaseMaster
 from semistream.spec import JoinSpec
 from semistream.workloads import Stream, Zipf, master_table
 

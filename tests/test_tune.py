@@ -19,6 +19,7 @@ from benchmarks.tables import sheets
 from benchmarks.workload import Workload
 from semistream.algorithms import choose
 from semistream.algorithms.meshjoin import tuned_buffer
+from semistream.budget import Task
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.predict import predict
@@ -31,7 +32,6 @@ from semistream.cost.tuning.tune import search, tuned, tuned_pages
 from semistream.cost.unit_costs import Curve as Costs
 from semistream.cost.unit_costs import Fit, RowCost, UnitCosts
 from semistream.errors import BudgetError, OptionError
-from semistream.plan import Task
 from semistream.spec import JoinSpec
 from test_bench import bench
 from test_bench_curves import has_matplotlib

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from papers.run.measure import facts_of, middle, started, watched
+from semistream.budget import Task
 from semistream.cost.planning.least import least_memory
 from semistream.cost.planning.question import Question
 from semistream.cost.run import rounded
 from semistream.cost.tuning.knobs import knobs_of
 from semistream.cost.tuning.tune import tuned
 from semistream.errors import BudgetError
-from semistream.plan import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,12 +4,28 @@ A semi-stream join holds a bounded window of unmatched stream rows, and at each 
 of the master table to it.
 """
 
+from typing import TYPE_CHECKING
+
 from semistream.algorithms import algorithms
-from semistream.cost.planning.planner import plan
 from semistream.enrich import enrich, split, watch
 from semistream.errors import SemistreamError
 from semistream.join import Join
-from semistream.master import Master, build_master, open_master, sync_master
+from semistream.master import Master, open_master
+
+if TYPE_CHECKING:
+    from semistream.cost.planning.planner import plan
+    from semistream.master import build_master, sync_master
+else:  # a join needs neither a builder nor the planner
+    from semistream.lazy import lazy_names
+
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "build_master": "semistream.master.build",
+            "plan": "semistream.cost.planning.planner",
+            "sync_master": "semistream.master.sync.snapshot",
+        },
+    )
 
 __all__ = [
     "Join",

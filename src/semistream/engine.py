@@ -14,6 +14,7 @@ import numpy as np
 
 from semistream.allocation import give_back_memory, take_rows
 from semistream.blocks import Blocks
+from semistream.budget import MemoryUse
 from semistream.errors import RowTooLargeError
 from semistream.intake import Intake
 from semistream.kernels import WAITING, match_page
@@ -21,7 +22,6 @@ from semistream.lookup import Lookup
 from semistream.metrics import Metrics
 from semistream.operator import Operator
 from semistream.output import Assembler, Output, Pairs, all_done, gathered_schema
-from semistream.plan import MemoryUse
 from semistream.search import match_run
 from semistream.units import format_bytes
 from semistream.window import Window
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from semistream.algorithms.base import Algorithm
+    from semistream.budget import Plan, Task
     from semistream.cache import Held
-    from semistream.plan import Plan, Task
     from semistream.spec import JoinSpec
     from semistream.window import Chunk
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from semistream.algorithms import choose
+from semistream.budget import MemoryUse
 from semistream.errors import (
     JoinClosedError,
     JoinFailedError,
@@ -20,7 +21,6 @@ from semistream.errors import (
 from semistream.host import HostShare
 from semistream.master.opening import as_master
 from semistream.metrics import Metrics
-from semistream.plan import MemoryUse
 from semistream.spec import JoinSpec
 from semistream.units import elapsed, parse_bytes
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
+    from semistream.budget import Plan
     from semistream.master import Master
     from semistream.operator import Operator
-    from semistream.plan import Plan
     from semistream.spec import On
 
 __all__ = ["Join"]

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.algorithms.base import Algorithm
+    from semistream.budget import MemoryUse, Plan, Task
     from semistream.cache import Held
     from semistream.engine import Batches, Sifted
     from semistream.master.database.fetch import Fetched
     from semistream.master.database.master import DatabaseMaster
-    from semistream.plan import MemoryUse, Plan, Task
 
     Codes = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]

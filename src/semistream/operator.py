@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from semistream.budget import MemoryUse
     from semistream.metrics import Metrics
-    from semistream.plan import MemoryUse
 
 __all__ = ["Operator"]
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.algorithms.derakhshan import Derakhshan
+    from semistream.budget import MemoryUse
     from semistream.engine import Engine
-    from semistream.plan import MemoryUse
     from semistream.spec import JoinSpec
 
     Batches = Iterator[pa.RecordBatch]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistream.allocation import take_rows
+from semistream.budget import MemoryUse
 from semistream.errors import RowTooLargeError
 from semistream.metrics import Metrics
 from semistream.operator import Operator
-from semistream.plan import MemoryUse
 from semistream.slices import plain_slices
 
 if TYPE_CHECKING:

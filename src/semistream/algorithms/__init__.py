@@ -1,4 +1,4 @@
-"""The published algorithms, one a file, and what is known of them by name."""
+"""The algorithms by name: ours, `adaptive`, and those of the papers, one a file."""
 
 from __future__ import annotations
 
@@ -8,64 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.adaptive import Adaptive
 from semistream.algorithms.base import Algorithm
-from semistream.algorithms.base import share as checked_share
-from semistream.algorithms.cachejoin import Cachejoin
-from semistream.algorithms.derakhshan import Derakhshan
-from semistream.algorithms.hybridjoin import Hybridjoin
-from semistream.algorithms.inlj import Inlj
-from semistream.algorithms.key_lists import KeyLists
-from semistream.algorithms.meshjoin import Meshjoin
-from semistream.algorithms.moij import Moij
-from semistream.algorithms.optimised_x_hybridjoin import OptimisedXHybridjoin
-from semistream.algorithms.partition_join import PartitionJoin
-from semistream.algorithms.pcsrj import Pcsrj
-from semistream.algorithms.r_meshjoin import RMeshjoin
-from semistream.algorithms.resident import Resident
-from semistream.algorithms.shared import SharedAdaptive
-from semistream.algorithms.shared_key_lists import SharedKeyLists
-from semistream.algorithms.ssbj import Ssbj
-from semistream.algorithms.ssij import Ssij
-from semistream.algorithms.tuned_x_hybridjoin import TunedXHybridjoin
-from semistream.algorithms.x_hybridjoin import XHybridjoin
+from semistream.algorithms.resident import FEW_PAGES, Resident
+from semistream.budget import Plan, Task, TooSmall
 from semistream.errors import BudgetError, OptionError
-from semistream.host.plan import Host
-from semistream.host.sizes import share
-from semistream.plan import Plan, Task, TooSmall
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from semistream.host import HostShare
     from semistream.spec import JoinSpec
 
 __all__ = ["Algorithm", "algorithms", "choose", "register"]
 
-_HOST_PARTS = (1 / 4, 1 / 8, 1 / 16)  # of the memory; the first that leaves enough for a task
-_LIVE_PARTS = (3 / 5, 1 / 2, 1 / 4, 1 / 8)  # the same for a database: tasks need little
 _SURELY_BYTES = 1024  # who gives less is likely to mean another unit
-_FEW_PAGES = 4  # are held by each task: to load them costs less than to find them
 
-_REGISTRY: dict[str, type[Algorithm]] = {
-    algorithm.name: algorithm
-    for algorithm in (
-        Inlj,
-        Meshjoin,
-        RMeshjoin,
-        PartitionJoin,
-        Ssij,
-        Derakhshan,
-        Hybridjoin,
-        XHybridjoin,
-        OptimisedXHybridjoin,
-        TunedXHybridjoin,
-        Cachejoin,
-        Pcsrj,
-        Moij,
-        Ssbj,
-        Adaptive,
-    )
-}
+_REGISTRY: dict[str, type[Algorithm]] = {Adaptive.name: Adaptive}  # and what users register
+
+
+def _known() -> Mapping[str, type[Algorithm]]:
+    """Return all algorithms by name; a join with `adaptive` loads no other."""
+    from semistream.algorithms.published import PUBLISHED  # noqa: PLC0415
+
+    return {**PUBLISHED, **_REGISTRY}
 
 
 def algorithms() -> Mapping[str, str]:
@@ -77,12 +42,12 @@ def algorithms() -> Mapping[str, str]:
     >>> ss.algorithms()["meshjoin"]
     'Polyzotis et al.: Meshing Streaming Updates with Persistent Data, TKDE 2008'
     """
-    return MappingProxyType({name: algorithm.paper for name, algorithm in _REGISTRY.items()})
+    return MappingProxyType({name: algorithm.paper for name, algorithm in _known().items()})
 
 
 def register(algorithm: type[Algorithm]) -> type[Algorithm]:
     """Make an algorithm known by its name; usable as a class decorator."""
-    if algorithm.name in _REGISTRY:
+    if algorithm.name in _known():
         msg = f"there is an algorithm {algorithm.name!r} already; give yours another name"
         raise OptionError(msg)
     _REGISTRY[algorithm.name] = algorithm
@@ -106,7 +71,9 @@ def choose(
     algorithm = _find(name, options, live)
     spec = replace(spec, master=spec.master.only(spec.payload))
     if shared is not None:
-        found = _with_host(algorithm, spec, usable(memory), use_filter, options, shared)
+        from semistream.algorithms.on_host import plan_on_host  # noqa: PLC0415 - few joins share
+
+        found = plan_on_host(algorithm, spec, usable(memory), use_filter, options, shared)
         if found is not None:
             return found
     tasks = shared.tasks if shared else 1
@@ -120,55 +87,17 @@ def choose(
     except TooSmall as parts:
         raise _too_small(name, memory, _least(planned, memory), parts, live) from None
     memory = usable(memory)
-    if not live and _fits_whole(task) and (shared is None or spec.master.pages <= _FEW_PAGES):
+    if not live and _fits_whole(task) and (shared is None or spec.master.pages <= FEW_PAGES):
         whole = Resident.plan(task)
         return Resident, task, Plan(name, memory, whole.components, whole.settings, tasks)
     return algorithm, task, replace(plan, memory=memory, tasks=tasks)
 
 
-def _with_host(
-    algorithm: type[Algorithm],
-    spec: JoinSpec,
-    memory: int,
-    use_filter: bool | None,
-    options: Mapping[str, Any],
-    shared: HostShare,
-) -> tuple[type[Algorithm], Task, Plan] | None:
-    """Plan for joins that hold what is warm together, None where that is not possible."""
-    few = spec.master.pages <= _FEW_PAGES
-    if algorithm is KeyLists:
-        kind: type[Algorithm] = SharedKeyLists
-    elif algorithm is Adaptive and not options.get("at_once") and not few:
-        kind = SharedAdaptive
-    else:
-        return None
-    for part in _parts(kind, options):
-        size, _ = share(memory, shared.tasks, part)
-        host = Host.of(spec, shared, size)
-        if host is None:
-            return None
-        each = (memory - host.sizes.total) // shared.tasks
-        task = replace(Task.of(spec, each, use_filter), host=host)
-        try:
-            plan = kind.plan(task, **options)
-        except TooSmall:
-            continue
-        parts = host.sizes.components
-        return kind, task, replace(plan, memory=memory, tasks=shared.tasks, host=parts)
-    return None
-
-
-def _parts(kind: type[Algorithm], options: Mapping[str, Any]) -> Iterable[float]:
-    """Give the parts of the memory that the host may have, the best first."""
-    if kind is not SharedKeyLists:
-        return _HOST_PARTS
-    return (checked_share("cache", options["cache"]),) if "cache" in options else _LIVE_PARTS
-
-
 def _find(name: str, options: Mapping[str, Any], live: bool) -> type[Algorithm]:
     """Return the algorithm of this name; on a database, `adaptive` asks by lists of keys."""
-    if name not in _REGISTRY:
-        raise OptionError.unknown("algorithm", name, _REGISTRY, default=Adaptive.name)
+    algorithm = _REGISTRY.get(str(name)) or _known().get(str(name))
+    if algorithm is None:
+        raise OptionError.unknown("algorithm", name, _known(), default=Adaptive.name)
     if live and name != Adaptive.name:
         msg = (
             f"algorithm={name!r} reads pages, and a table in a database has none: it is asked by "
@@ -176,7 +105,10 @@ def _find(name: str, options: Mapping[str, Any], live: bool) -> type[Algorithm]:
             "build_master"
         )
         raise OptionError(msg)
-    algorithm = KeyLists if live else _REGISTRY[name]
+    if live:
+        from semistream.algorithms.key_lists import KeyLists  # noqa: PLC0415 - few joins ask one
+
+        algorithm = KeyLists
     for option in options:
         if option not in algorithm.options:
             msg = f"{option!r} is not an option of {name}; it has: {sorted(algorithm.options)}"

@@ -12,13 +12,13 @@ from semistream.algorithms.base import Algorithm
 from semistream.algorithms.worth import MOST_COUNTED, Passed, Rest, cache_pays, far_ahead
 from semistream.allocation import take
 from semistream.blocks import Blocks
+from semistream.budget import TooSmall
 from semistream.cache import Cache, CacheCost
 from semistream.errors import OptionError
 from semistream.kernels import WAITING, count_waiting
 from semistream.lookup import Lookup, page_faults
 from semistream.output import gathered_schema
 from semistream.plain import row_bytes
-from semistream.plan import TooSmall
 from semistream.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from semistream.budget import Plan, Task
     from semistream.master import Master
     from semistream.output import Pairs
-    from semistream.plan import Plan, Task
     from semistream.spec import JoinSpec
     from semistream.window import Chunk
 

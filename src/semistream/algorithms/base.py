@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from semistream.budget import Plan, Task
     from semistream.cache import Held
     from semistream.operator import Operator
     from semistream.output import Pairs
-    from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
 __all__ = ["Algorithm", "positive", "share"]

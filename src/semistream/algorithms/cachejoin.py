@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.plan import Plan, Task
+    from semistream.budget import Plan, Task
 
 __all__ = ["Cachejoin"]
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from semistream.budget import Plan, Task
     from semistream.operator import Operator
-    from semistream.plan import Plan, Task
 
     Codes = npt.NDArray[np.int64]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.plan import Task
+    from semistream.budget import Task
 
 __all__ = ["CacheInequality"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from semistream.algorithms.base import Algorithm
 
 if TYPE_CHECKING:
-    from semistream.plan import Plan, Task
+    from semistream.budget import Plan, Task
 
 __all__ = ["Inlj"]
 

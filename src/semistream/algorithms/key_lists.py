@@ -12,8 +12,8 @@ from semistream.keyed import KeyedEngine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from semistream.budget import Plan, Task
     from semistream.operator import Operator
-    from semistream.plan import Plan, Task
     from semistream.window import Chunk
 
 __all__ = ["KeyLists"]

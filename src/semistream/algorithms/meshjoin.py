@@ -12,7 +12,7 @@ from semistream.units import parse_bytes
 if TYPE_CHECKING:
     import numpy as np
 
-    from semistream.plan import Plan, Task
+    from semistream.budget import Plan, Task
     from semistream.window import Chunk
 
 __all__ = ["FIXED_IO", "Meshjoin", "tuned_buffer"]

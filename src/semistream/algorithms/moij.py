@@ -8,7 +8,7 @@ from semistream.algorithms.hybridjoin import Hybridjoin
 from semistream.algorithms.inequality import CacheInequality
 
 if TYPE_CHECKING:
-    from semistream.plan import Plan, Task
+    from semistream.budget import Plan, Task
 
 __all__ = ["Moij"]
 

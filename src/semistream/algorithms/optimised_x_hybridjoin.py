@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from semistream.plan import Plan, Task
+    from semistream.budget import Plan, Task
 
 __all__ = ["OptimisedXHybridjoin"]
 

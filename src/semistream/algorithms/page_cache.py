@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from semistream.budget import Task
     from semistream.master import Master
-    from semistream.plan import Task
 
 __all__ = ["PageCache"]
 

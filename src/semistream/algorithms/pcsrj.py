@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.base import positive
 from semistream.algorithms.cachejoin import Cachejoin
+from semistream.budget import TooSmall, in_steps
 from semistream.engine import Engine
 from semistream.master.filter import KeyFilter
-from semistream.plan import TooSmall, in_steps
 from semistream.router import Router
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from semistream.budget import Plan, Task
     from semistream.operator import Operator
-    from semistream.plan import Plan, Task
 
 __all__ = ["Pcsrj"]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from semistream.budget import Plan, Task
     from semistream.operator import Operator
-    from semistream.plan import Plan, Task
 
 __all__ = ["RMeshjoin"]
 

@@ -11,10 +11,12 @@ from semistream.allocation import concat_rows
 from semistream.cache import Cache
 
 if TYPE_CHECKING:
-    from semistream.plan import Plan, Task
+    from semistream.budget import Plan, Task
 
-__all__ = ["Resident"]
+__all__ = ["FEW_PAGES", "Resident"]
 
+FEW_PAGES = 4
+"""A master of so few pages is held by each task: to load them costs less than to find them."""
 _PIECES = 16
 
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from semistream.budget import Task
     from semistream.host.state import HostState
-    from semistream.plan import Task
     from semistream.window import Chunk
 
 __all__ = ["SharedAdaptive"]

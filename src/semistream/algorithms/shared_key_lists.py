@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from semistream.algorithms.key_lists import KeyLists
 
 if TYPE_CHECKING:
+    from semistream.budget import Plan, Task
     from semistream.host.rows import HostRows
-    from semistream.plan import Plan, Task
 
 __all__ = ["SharedKeyLists"]
 

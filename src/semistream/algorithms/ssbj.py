@@ -8,7 +8,7 @@ from semistream.algorithms.inequality import CacheInequality
 from semistream.algorithms.meshjoin import Meshjoin
 
 if TYPE_CHECKING:
-    from semistream.plan import Plan, Task
+    from semistream.budget import Plan, Task
 
 __all__ = ["Ssbj"]
 

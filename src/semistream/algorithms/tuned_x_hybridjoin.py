@@ -13,7 +13,7 @@ from semistream.cost.queue import grouped, oldest_first
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from semistream.plan import Plan, Task
+    from semistream.budget import Plan, Task
 
 __all__ = ["TunedXHybridjoin", "best_non_swappable", "pages_a_read"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from semistream.host.plan import Host
     from semistream.host.slot import Generation
-    from semistream.master.database import DatabaseMaster
+    from semistream.master.database.master import DatabaseMaster
 
     Codes = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from semistream.errors import OptionError
 from semistream.master import store
 from semistream.master.arguments import master_folder
-from semistream.master.database import is_url, open_database
+from semistream.master.database.address import is_url
 from semistream.master.store import Master
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 __all__ = ["as_master", "checked_path", "open_master"]
@@ -38,8 +38,8 @@ def open_master(
         nothing is kept outside its budget.
     **options
         For files ``snapshot``: an earlier one that is still there. For a database, those of
-        `semistream.master.database.open_database`: ``table``, ``key``, ``select``, ``where``,
-        ``ttl``, ``absent_ttl``, ``password_env``, ``retry``, ``feed``.
+        `semistream.master.database.opened.open_database`: ``table``, ``key``, ``select``,
+        ``where``, ``ttl``, ``absent_ttl``, ``password_env``, ``retry``, ``feed``.
 
     Examples
     --------
@@ -56,29 +56,37 @@ def open_master(
     if read is not None:
         msg = f"read={read!r} is for files; a database is asked by queries: leave it out"
         raise OptionError(msg)
-    _check_options(options, _OF_DATABASES, None)
+    _check_options(options, _database_options(), None)
     if missing := [name for name in ("table", "key") if name not in options]:
         msg = (
             f"{' and '.join(missing)} must be given for a database: open_master(url, "
             "table='products', key='id')"
         )
         raise OptionError(msg)
-    return open_database(str(path), **options)
+    return _database_opener()(str(path), **options)
 
 
-_OF_DATABASES = list(signature(open_database).parameters)[1:]
+def _database_opener() -> Callable[..., Master]:
+    from semistream.master.database.opened import open_database  # noqa: PLC0415 - few need it
+
+    return open_database
+
+
+def _database_options() -> list[str]:
+    return list(signature(_database_opener()).parameters)[1:]
 
 
 def _check_options(options: Iterable[str], known: Sequence[str], folder: Path | None) -> None:
     for name in options:
-        if folder is not None and name in _OF_DATABASES:
+        if name in known:
+            continue
+        if folder is not None and name in _database_options():
             msg = f"{name}= is for a table in a database, {folder} is a folder of files"
             raise OptionError(msg)
         if folder is None and name == "snapshot":
             msg = "snapshot= is for a folder of files; a table in a database has no snapshots"
             raise OptionError(msg)
-        if name not in known:
-            raise OptionError.unknown("option", name, known)
+        raise OptionError.unknown("option", name, known)
 
 
 def as_master(master: object, read: str = "mapped") -> Master:

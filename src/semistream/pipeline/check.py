@@ -25,10 +25,10 @@ from semistream.spec import JoinSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from semistream.budget import Plan
     from semistream.keys import TypeName
     from semistream.pipeline.model import Pipeline
     from semistream.pipeline.sections import Enrichment
-    from semistream.plan import Plan
 
 __all__ = ["Flow", "Step", "Surroundings", "check"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from semistream.algorithms import algorithms
 from semistream.errors import OptionError
-from semistream.master.database import has_password, is_url
+from semistream.master.database.address import has_password, is_url
 from semistream.master.lake.place import without_secrets
 from semistream.master.reader import READ
 from semistream.missing import SPLITTING

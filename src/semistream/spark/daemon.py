@@ -12,6 +12,7 @@ import gc
 import pandas as pd  # noqa: F401 - Spark's worker loads it for any function on Arrow's columns
 from pyspark.daemon import manager
 
+import semistream.algorithms.on_host  # what joins of tasks are planned by
 import semistream.join
 import semistream.spark.worker  # noqa: F401 - what a task runs
 

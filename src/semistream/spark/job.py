@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from semistream.master import Master
-    from semistream.master.database import DatabaseMaster
+    from semistream.master.database.master import DatabaseMaster
     from semistream.metrics import Metrics
     from semistream.spec import On
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from semistream.errors import OptionError, StoreError
-from semistream.master.database import DatabaseMaster, is_url
+from semistream.master.database.address import is_url
 from semistream.master.database.feed_postgresql import Notifications
+from semistream.master.database.master import DatabaseMaster
 
 if TYPE_CHECKING:
     import os

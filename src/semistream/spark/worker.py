@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import xxhash
 
+from semistream.budget import MemoryUse
 from semistream.errors import MasterError, SchemaError, SnapshotNotFoundError
 from semistream.master import open_master
 from semistream.master.files import Draft, sync_folder
 from semistream.master.format import MANIFEST
 from semistream.plain import cast
-from semistream.plan import MemoryUse
 from semistream.spark.answers import Answers
 from semistream.spark.archives import keep_archives
 from semistream.spark.job import shape_of

@@ -18,9 +18,9 @@ from semistream.plain import row_width
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from semistream.budget import Plan, Task
     from semistream.cost.demand import Demand
     from semistream.cost.queue import Queue
-    from semistream.plan import Plan, Task
 
 __all__ = ["FULL", "SETTLED", "Setting"]
 

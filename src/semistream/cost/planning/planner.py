@@ -19,7 +19,8 @@ from semistream.cost.planning.question import Question
 from semistream.cost.planning.result import Planning
 from semistream.cost.planning.stream import stream_like, stream_of
 from semistream.errors import OptionError
-from semistream.master.database import DatabaseMaster, is_url
+from semistream.master.database.address import is_url
+from semistream.master.database.master import DatabaseMaster
 from semistream.master.opening import as_master
 from semistream.names import listed
 from semistream.spec import JoinSpec

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from semistream.budget import Task
 from semistream.cost.models import kind_of
 from semistream.cost.predict import predict
 from semistream.errors import BudgetError
-from semistream.plan import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,9 +18,9 @@ from semistream.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from semistream.budget import Task
     from semistream.cost.demand import Demand
     from semistream.master import Master
-    from semistream.plan import Task
 
 __all__ = [
     "KNOBS",

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from semistream.budget import Task
 from semistream.cost.models import SETTLED
 from semistream.cost.predict import Prediction, predict
 from semistream.cost.tuning.knobs import PAGE_BYTES, Axis, knobs_of, page_axis, repaged, resized
 from semistream.errors import BudgetError
-from semistream.plan import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,0 +1,68 @@
+"""Plans of joins that share the memory of their host: what is warm is held once for all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from semistream.algorithms.adaptive import Adaptive
+from semistream.algorithms.base import share
+from semistream.algorithms.key_lists import KeyLists
+from semistream.algorithms.resident import FEW_PAGES
+from semistream.algorithms.shared import SharedAdaptive
+from semistream.algorithms.shared_key_lists import SharedKeyLists
+from semistream.budget import Task, TooSmall
+from semistream.host.plan import Host
+from semistream.host.sizes import share as host_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from semistream.algorithms.base import Algorithm
+    from semistream.budget import Plan
+    from semistream.host import HostShare
+    from semistream.spec import JoinSpec
+
+__all__ = ["plan_on_host"]
+
+_HOST_PARTS = (1 / 4, 1 / 8, 1 / 16)  # of the memory; the first that leaves enough for a task
+_LIVE_PARTS = (3 / 5, 1 / 2, 1 / 4, 1 / 8)  # the same for a database: tasks need little
+
+
+def plan_on_host(
+    algorithm: type[Algorithm],
+    spec: JoinSpec,
+    memory: int,
+    use_filter: bool | None,
+    options: Mapping[str, Any],
+    shared: HostShare,
+) -> tuple[type[Algorithm], Task, Plan] | None:
+    """Plan for joins that hold what is warm together; return None where that is not possible."""
+    few = spec.master.pages <= FEW_PAGES
+    if algorithm is KeyLists:
+        kind: type[Algorithm] = SharedKeyLists
+    elif algorithm is Adaptive and not options.get("at_once") and not few:
+        kind = SharedAdaptive
+    else:
+        return None
+    for part in _parts(kind, options):
+        size, _ = host_share(memory, shared.tasks, part)
+        host = Host.of(spec, shared, size)
+        if host is None:
+            return None
+        each = (memory - host.sizes.total) // shared.tasks
+        task = replace(Task.of(spec, each, use_filter), host=host)
+        try:
+            plan = kind.plan(task, **options)
+        except TooSmall:
+            continue
+        parts = host.sizes.components
+        return kind, task, replace(plan, memory=memory, tasks=shared.tasks, host=parts)
+    return None
+
+
+def _parts(kind: type[Algorithm], options: Mapping[str, Any]) -> Iterable[float]:
+    """Return the parts of the memory that the host may have, the best first."""
+    if kind is not SharedKeyLists:
+        return _HOST_PARTS
+    return (share("cache", options["cache"]),) if "cache" in options else _LIVE_PARTS
