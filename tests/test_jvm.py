@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import logging
 import os
 import random
@@ -25,7 +26,7 @@ from semistream import keys as key_codes
 from semistream.errors import OptionError
 from semistream.keys import Keys
 from semistream.master import target
-from semistream.master.format import Manifest
+from semistream.master.format import MANIFEST
 from semistream.spark.jvm import classes, lookup
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
 from semistream.spark.jvm.description import described, known_bytes
@@ -241,17 +242,17 @@ def test_what_python_must_compare_or_convert_is_told(spark, tmp_path):
         "list": pa.array([[1], []]),
     }
     table, days = pa.table(kinds), spark.sql("SELECT date'2020-01-01' AS day, 1L AS n")
-    for key, why in {"day": "keys of type date32", ("n", "day"): "several columns"}.items():
+    for key, why in {"day": "keys of type date are", ("n", "day"): "several columns"}.items():
         names = [key] if isinstance(key, str) else list(key)
         master = ss.build_master(table, tmp_path / "-".join(names), key=names)
         with pytest.raises(OptionError, match=why):
             enrich(days, master, on=names, transfer="none", prefix="m_")
         assert enrich(days, master, on=names, how="left", prefix="m_").count() == 1
     master = ss.build_master(table, tmp_path / "id", key="n")
-    with pytest.raises(OptionError, match=r"the column 'list' of type list<.*is converted in Py"):
+    with pytest.raises(OptionError, match=r"the column 'list' of type array<.*is converted in Py"):
         enrich(days, master, on="n", transfer="none", select=["day", "list"], prefix="m_")
     assert transferred(pa.field("id", pa.uint64())) == pa.decimal128(20, 0)
-    with pytest.raises(OptionError, match="the column 'id' of type uint64"):
+    with pytest.raises(OptionError, match=r"the column 'id' of type decimal\(20,0\)"):
         enrich(days, master, on="n", transfer="none", select=["id"], prefix="m_")
 
 
@@ -397,7 +398,7 @@ def test_a_master_that_lies_gives_other_values_or_an_error(spark, tmp_path):
         shutil.copytree(tmp_path / "built", folder)
         told = described(ss.open_master(folder), ["n", "name", "text"])
         what = forge(folder, chance)
-        checksum = Manifest.load(folder).index_checksum
+        checksum = json.loads((folder / MANIFEST).read_bytes())["index_checksum"]
         told = re.sub(r"index_checksum=\d+", f"index_checksum={checksum}", told)
         why = refusal(spark, told, range(0, 3 * count, 37))
         assert not why or "build the master again" in why, what

@@ -324,7 +324,10 @@ def test_progress_tells_rows_read_and_rows_written(tmp_path) -> None:
         ({"key": []}, OptionError, "must name the column to join on"),
         ({"key": ["id", "id"]}, OptionError, "each once"),
         ({"key": "ib"}, SchemaError, "the master has no column 'ib'; it has: id, name"),
-        *(({"key": key}, OptionError, "must be names of columns") for key in (None, 7, [7], b"id")),
+        *(
+            ({"key": key}, OptionError, "is no list of column names")
+            for key in (None, 7, [7], b"id")
+        ),
         *(({"path": path}, OptionError, "give a master's folder") for path in (None, 7, b"m", "")),
         ({"path": "a\0b"}, OptionError, "cannot be the name of a folder"),
         ({"path": f"{__file__}/m"}, MasterError, "cannot be written: Not a directory"),

@@ -116,7 +116,7 @@ def test_a_status_is_refused_where_it_says_nothing(stream, master):
 
 
 def test_a_key_of_another_type_is_an_error_and_no_absent_row(stream, master):
-    with pytest.raises(SchemaError, match=r"'id' is string.*cast the stream's column to int64"):
+    with pytest.raises(SchemaError, match=r"'id' is string.*cast the stream's column to bigint"):
         enriched(stream.selectExpr("sale", "cast(id AS string) AS id"), master, status="_status")
     with pytest.raises(SchemaError, match="'id' of type double cannot be a join key"):
         enriched(stream.selectExpr("sale", "cast(id AS double) AS id"), master, status="_status")
@@ -227,7 +227,7 @@ def test_default_values_are_typed(spark, folder):
         (
             {"surrogate": "x"},
             SchemaError,
-            "'x' is no default value of column 'surrogate', which is int64",
+            "'x' is no default value of column 'surrogate', which is bigint",
         ),
         ({"surrogate": 1.5}, SchemaError, "1.5 is no default value of column 'surrogate'"),
         ({}, OptionError, "gives no default value"),

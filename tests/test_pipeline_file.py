@@ -382,7 +382,7 @@ def test_a_master_that_is_not_there_and_a_budget_that_is_too_small(file, product
 @pytest.mark.parametrize(
     ("column", "told"),
     [
-        ("__Semistream_time", "3:1: enrich has a column '__Semistream_time': names that begin"),
+        ("__Semistream_time", "enrich has a column '__Semistream_time': names that begin"),
         ("_Reason", "quarantine adds a column '_Reason', which there is; rename that"),
         ("semistream_row", "sink numbers rows in a column 'semistream_row', which there is"),
     ],
@@ -391,7 +391,7 @@ def test_a_column_that_the_pipeline_would_overwrite_is_refused(file, products, c
     [found] = wrong(
         file("""\
         source: {kind: rate}
-        sink: {kind: postgresql, url: "postgresql://h/d", table: t, user: u, password: "${USER}"}
+        sink: {kind: postgresql, url: "postgresql://h/d", table: t, user: u, password: "${SHOP:-x}"}
         enrich: {master: products, on: key, how: left, on_missing: quarantine}
         quarantine: {path: q}
         checkpoint: c

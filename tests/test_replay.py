@@ -152,7 +152,6 @@ def test_a_row_is_found_or_missing_though_a_join_computed_again_says_otherwise(
 def test_a_batch_that_two_write_at_once_is_in_parquet_once(spark, tmp_path):
     sink = ParquetSink(path=f"{tmp_path}/out", partition_by=("third",))
     rows = spark.range(90).selectExpr("id", "id % 3 AS third")
-    batches.write_batch(sink, rows.limit(5), "query", 7)  # as a version before has left it
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: batches.write_batch(sink, rows, "query", 7), range(4)))
     batches.write_batch(sink, rows, "query", 8)

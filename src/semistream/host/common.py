@@ -104,7 +104,7 @@ class Common:
     def staged_bytes(self, snapshot: int) -> int:
         """Give the bytes of the rows of this snapshot that are on their way."""
         staged = int(self._words[_STAGED]) if int(self._words[_SNAPSHOT]) == snapshot else 0
-        return min(staged, int(self._log.size))
+        return min(staged, len(self._log_bytes))
 
     def stage(self, rows: pa.RecordBatch, snapshot: int) -> bool:
         """Append rows of this snapshot of the master, if there is room."""

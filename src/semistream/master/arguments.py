@@ -13,9 +13,9 @@ from semistream.errors import OptionError
 from semistream.master.lake.place import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-__all__ = ["callback", "column_names", "master_folder", "yes_or_no"]
+__all__ = ["callback", "master_folder", "yes_or_no"]
 
 # One slash: a `pathlib.Path` of a URL has lost the other. A folder of such a name can be given by
 # its absolute path.
@@ -49,23 +49,6 @@ def master_folder(path: object) -> Path:
         msg = f"path={text!r} cannot be the name of a folder; give a master's folder"
         raise OptionError(msg)
     return Path(path)
-
-
-def column_names(value: str | Sequence[str], what: str) -> list[str]:
-    """Return names that were given as a list; or, of a key, as one string."""
-    if isinstance(value, str):
-        if what == "key":
-            return [value]
-        msg = f"{what}={value!r} is one string; give a list of column names: {what}=[{value!r}]"
-        raise OptionError(msg)
-    try:
-        names = list(value)
-    except TypeError:
-        names = [value]  # type: ignore[list-item] # refused below
-    if not all(isinstance(name, str) for name in names):
-        msg = f"{what}={value!r} must be names of columns, such as {what}=['id']"
-        raise OptionError(msg)
-    return names
 
 
 def callback(value: Any, what: str) -> Callable[[Any], None]:  # noqa: ANN401 - what a caller gives

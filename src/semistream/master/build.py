@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.errors import OptionError
-from semistream.master.arguments import callback, column_names, master_folder, yes_or_no
+from semistream.master.arguments import callback, master_folder, yes_or_no
 from semistream.master.files import Draft
 from semistream.master.filter import KeyFilter, filter_words
 from semistream.master.lake.find import find_table, is_table
@@ -15,6 +15,7 @@ from semistream.master.sort import ExternalSort
 from semistream.master.source import Rows, Source, SparkDataFrame
 from semistream.master.store import Master, open_master
 from semistream.master.target import Origin, Target, sizes
+from semistream.names import listed
 
 if TYPE_CHECKING:
     import os
@@ -104,7 +105,7 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
     """
     path, report = master_folder(path), callback(progress, "progress")
     with_filter = yes_or_no(filter, "filter")
-    names = None if columns is None else column_names(columns, "columns")
+    names = None if columns is None else listed("columns", columns)
     if not is_table(source) and (version is not None or columns is not None):
         msg = (
             f"version={version} and columns={columns} are for tables of files, not for a "

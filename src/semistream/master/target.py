@@ -19,7 +19,7 @@ from semistream.errors import (
     SchemaError,
 )
 from semistream.keys import Keys
-from semistream.master.arguments import column_names, master_folder
+from semistream.master.arguments import master_folder
 from semistream.master.files import DATA, Draft, exclusive, publish, remove_others, writing
 from semistream.master.filter import filter_words
 from semistream.master.format import (
@@ -32,6 +32,7 @@ from semistream.master.format import (
 )
 from semistream.master.index import LONGEST
 from semistream.master.removal import keep_manifest, remove_unneeded
+from semistream.names import listed
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class Target:
         seed: int | None = None,
     ) -> Target:
         """Check that such a master can be built there, with this seed or one of its own."""
-        keys, folder = _keys(schema, column_names(key, "key")), master_folder(path)
+        names = listed("key", [key] if isinstance(key, str) else key)
+        keys, folder = _keys(schema, names), master_folder(path)
         with writing(folder):
             _check_folder(folder)
         seed = _seed(folder, keys) if seed is None else seed
@@ -214,7 +216,7 @@ def _manifest(folder: Path) -> bytes:
         return b""
 
 
-def _keys(schema: pa.Schema, names: list[str]) -> Keys:
+def _keys(schema: pa.Schema, names: Sequence[str]) -> Keys:
     if not names or len(set(names)) < len(names):
         msg = f"key={names} must name the column to join on, or several, each once"
         raise OptionError(msg)

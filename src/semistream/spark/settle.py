@@ -71,7 +71,10 @@ def settled(rows: DataFrame, job: Job, found: Found) -> DataFrame:
     null = reduce(or_, (F.col(quoted(name)).isNull() for name in job.on))
     told = F.when(found.matched, MATCHED).when(null, NULL_KEY).otherwise(ABSENT)
     rows = rows.observe(f"semistream.{job.name}", *_counts(job, found.matched, null))
-    rows = rows.where(_stays(job, found.matched))
+    if job.how != "left":
+        rows = rows.where(~found.matched if job.how == "anti" else found.matched)
+    elif job.missing.kind == "drop":
+        rows = rows.where(found.matched | handled(job))
     columns = [_filled(job, field, found) for field in found.columns]
     if found.more:  # Spark Connect refuses none
         rows = rows.withColumns(dict(found.more))
@@ -85,19 +88,11 @@ def handled(job: Job) -> Column:
     return reduce(or_, missing, F.lit(False))
 
 
-def _stays(job: Job, matched: Column) -> Column:
-    """Tell the rows that come out."""
-    if job.how == "left":
-        return matched | handled(job) if job.missing.kind == "drop" else F.lit(True)
-    return ~matched if job.how == "anti" else matched
-
-
 def _counts(job: Job, matched: Column, null: Column) -> list[Column]:
     counts = {"matched": matched, "absent": ~matched & ~null, "null_keys": ~matched & null}
     if kind := _COUNTS.get(job.missing.kind):
         lacking = ~matched & ~handled(job)
         counts[kind] = lacking & ~null if job.missing.kind == "wait" else lacking
-    counts["rows_out"] = _stays(job, matched)
     told = [F.count_if(condition).alias(name) for name, condition in counts.items()]
     return [F.count(F.lit(1)).alias("rows"), *told]
 

@@ -36,8 +36,7 @@ def line_of(report: dict[str, Any]) -> str:
 
 def _metrics(told: dict[str, Any]) -> str:
     """Write what an enrichment did; Spark alone observes less than workers report."""
-    counted = ("matched", "absent") if "matched" in told else ("rows_out",)
-    shown = [f"{told[name]:,} {name}" for name in counted if name in told]
+    shown = [f"{told[name]:,} {name}" for name in ("matched", "absent", "rows_out") if name in told]
     unusual = ("null_keys", *COUNTED, *WAITED)
     shown += [f"{told[name]:,} {name.replace('_', ' ')}" for name in unusual if told.get(name)]
     if "hit_rate" in told:

@@ -48,9 +48,19 @@ log = logging.getLogger(__name__)
 
 _CHANNELS: WeakKeyDictionary[SparkContext, Channel] = WeakKeyDictionary()
 _LISTENERS: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
-_IN_JAVA: dict[str, tuple[int, int]] = {}
+_NOTED: dict[str, _Noted] = {}
 _WRITTEN: dict[tuple[str, int], dict[str, dict[str, int]]] = {}
 _HITS = ("cache_hits", "looked_up", "pinned_hits")
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """What the driver knows of an enrichment."""
+
+    how: str
+    held: int | None
+    """Bytes that Java holds; None if its look-ups are not Java's."""
+    budget: int
 
 
 @dataclass(frozen=True)
@@ -144,10 +154,7 @@ def reports_of(df: DataFrame) -> Channel:
 
 def looked_up_in_java(job: Job, held: int | None) -> None:
     """Note how many bytes Java holds for an enrichment; None if its look-ups are not Java's."""
-    if held is None:
-        _IN_JAVA.pop(job.name, None)
-    else:
-        _IN_JAVA[job.name] = held, job.memory
+    _NOTED[job.name] = _Noted(job.how, held, job.memory)
 
 
 def _listener(spark: SparkSession, channel: Channel) -> _Listener:
@@ -216,13 +223,9 @@ class _Listener(StreamingQueryListener):
             if observed and told is None:
                 continue  # of a run before, in which this batch failed; or of rows that have waited
             missing = {what: told[what] for what in COUNTED if told and what in told}
-            # Spark counts what comes out of the enrichment; a join of keys alone can't.
-            out = {"rows_out": told["rows_out"]} if told else {}
-            yield replace(
-                metrics,
-                counters=metrics.counters | out,
-                missing=missing | written.pop(metrics.name, {}),
-            )
+            counters = metrics.counters | _rows_out(metrics.name, told)
+            missing |= written.pop(metrics.name, {})
+            yield replace(metrics, counters=counters, missing=missing)
         for name, counts in written.items():
             yield BatchMetrics(query, batch, name, seconds, asdict(Metrics()), {}, 0, counts)
 
@@ -247,8 +250,8 @@ def _of_java(
     query: str, batch: int, seconds: float, observed: Mapping[str, Any]
 ) -> Iterator[BatchMetrics]:
     """Give what enrichments did whose look-ups are Java's: Spark has counted it."""
-    for name, (held, budget) in list(_IN_JAVA.items()):
-        if (told := observed.get(f"semistream.{name}")) is None:
+    for name, noted in list(_NOTED.items()):
+        if noted.held is None or (told := observed.get(f"semistream.{name}")) is None:
             continue
         counters = Metrics(
             rows_in=told.rows,
@@ -259,8 +262,20 @@ def _of_java(
             looked_up=told.matched + told.absent,
             absent=told.absent,
         )
-        memory = {"host pages known": held}
-        yield BatchMetrics(query, batch, name, seconds, counters.as_dict(), memory, budget)
+        memory = {"host pages known": noted.held}
+        yield BatchMetrics(query, batch, name, seconds, counters.as_dict(), memory, noted.budget)
+
+
+def _rows_out(name: str, told: Any) -> dict[str, int]:  # noqa: ANN401 - a Row of Spark's, or None
+    """Return how many rows came out, as Spark has counted: what on_missing drops passes Python."""
+    if not told or name not in _NOTED:
+        return {}
+    counts = told.asDict()
+    if "rows_out" in counts:
+        return {"rows_out": counts["rows_out"]}
+    rows, matched = counts["rows"], counts["matched"]
+    out = {"left": rows - counts.get("dropped", 0), "anti": rows - matched}
+    return {"rows_out": out.get(_NOTED[name].how, matched)}
 
 
 def _prometheus(port: int, address: str) -> Callable[[BatchMetrics], None]:

@@ -11,7 +11,6 @@ import pyarrow.fs
 from semistream.errors import OptionError
 from semistream.master.lake.parquet import ParquetFiles
 from semistream.master.lake.place import located, named, unreachable
-from semistream.names import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +37,7 @@ def find_table(
     """Open a table at a version, the newest by default, to read some of its columns."""
     place = os.fspath(source) if isinstance(source, str | os.PathLike) else source
     kind = _kind_of_object(source) or _kind_of_place(place)
-    names = None if columns is None else listed("columns", columns)
+    names = None if columns is None else tuple(columns)
     if kind == "parquet":
         if version is not None:
             msg = (
