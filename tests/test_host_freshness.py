@@ -38,7 +38,7 @@ class Prices:
         self.now = float(START)
         self.master: Any = SimpleNamespace(
             identity="prices", snapshot="", manifest=SimpleNamespace(parent=""), row_bytes=21.0,
-            ttl=60, absent_ttl=20, keys=SimpleNamespace(exact=True), changes=Changes(),
+            ttl=60, absent_ttl=20, keys=SimpleNamespace(exact=True, seed=0), changes=Changes(),
         )  # fmt: skip
         sizes = HostSizes.of(size, SCHEMA, 10**7, 20)
         self.host = Host(root, Warm(self.master, SCHEMA, False), sizes)

@@ -232,6 +232,25 @@ def test_a_damaged_pin_is_told_with_a_way_out_and_loses_no_snapshot(content, tmp
     assert new in there(tmp_path)
 
 
+def test_a_damaged_hold_is_made_anew(tmp_path):
+    files = built(tmp_path, 1).manifest.files
+    pins.hold(tmp_path, "someone")
+    hold = tmp_path / ".pins" / "held-someone" / files
+    hold.write_bytes(b"")
+    pins.hold(tmp_path, "someone")
+    assert json.loads(hold.read_text())["files"] == files
+
+
+def test_a_pin_without_a_sequence_comes_after_those_with_one(tmp_path):
+    built(tmp_path, 1)
+    for batch in ("10", "11"):
+        pins.pin(tmp_path, QUERY, batch)
+        (tmp_path / ".pins" / QUERY / batch).write_bytes(b"")
+    for batch in ("2", "3", "4"):  # the last commits of the checkpoint were taken back
+        pins.pin(tmp_path, QUERY, batch)
+    assert {path.name for path in (tmp_path / ".pins" / QUERY).iterdir()} == {"2", "3", "4"}
+
+
 def test_who_can_read_a_lock_alone_cannot_take_it(tmp_path):
     """Where all who may write the folder may lock, and no one else, no one else can stop them."""
     for mode, wanted in ((0o755, 0o600), (0o775, 0o660), (0o777, 0o666)):

@@ -134,7 +134,6 @@ def _filter(master: ss.Master) -> list[int]:
 
 
 @pytest.mark.parametrize("key", ["id", "name", ["amount", "at"]], ids=str)
-@pytest.mark.usefixtures("one_seed")
 def test_the_master_is_that_of_a_local_build(key, spark, ranges, tmp_path) -> None:
     table, seen = _table(), []
     df, options = _frame(spark, table), {"page_bytes": PAGE, "progress": seen.append}

@@ -328,22 +328,43 @@ def test_notes_of_earlier_batches_are_removed(spark, folder):
 
 
 def test_a_driver_that_was_thought_dead_does_not_change_what_is_held(spark, tmp_path, monkeypatch):
-    folder = str(tmp_path / "held")
-    kinds = "sale long, goes string"
+    """It has found nothing written down; while it computes, another driver writes the batch."""
+    folder, kinds = str(tmp_path / "held"), "sale long, goes string"
     first = spark.createDataFrame([(30, "out"), (31, "quarantine")], kinds)
     later = spark.createDataFrame([(30, "out"), (31, "out")], kinds)
-    known = held.held(first, folder, "7-x")
-    out = [row.sale for row in known.where("goes = 'out'").collect()]
-    looked = iter([False])  # it had looked before the other one wrote
-    real = held.is_held
-    monkeypatch.setattr(held, "is_held", lambda *of: next(looked, None) is not False and real(*of))
+    write, known = held._write_down, []
+
+    def beaten(batch, place):
+        monkeypatch.undo()
+        known.append(held.held(first, place, "7-x"))
+        return write(batch, place)
+
+    monkeypatch.setattr(held, "_write_down", beaten)
     again = held.held(later, folder, "7-x")
-    rest = [row.sale for row in known.where("goes = 'quarantine'").collect()]
-    assert (out, rest) == ([30], [31])
-    assert again.exceptAll(first).isEmpty()
-    assert [path.name for path in (tmp_path / "held").glob("[!.]*")] == ["7-x"]
+    for rows in (*known, again):
+        assert [row.sale for row in rows.where("goes = 'out'").collect()] == [30]
+        assert [row.sale for row in rows.where("goes = 'quarantine'").collect()] == [31]
     held.held(later, folder, "8-y")
     assert [path.name for path in (tmp_path / "held").glob("[!.]*")] == ["8-y"]
+    with pytest.raises(storage.StorageError, match=r"gone on to a batch behind 7-x"):
+        held.held(later, folder, "7-x")
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "note"])
+def test_a_held_batch_that_a_power_cut_took_is_told(spark, tmp_path, damage):
+    folder = tmp_path / "held"
+    rows = spark.range(10).repartition(2)
+    held.held(rows, str(folder), "7-x")
+    part, *_ = sorted(folder.glob(".data/*/part-*.parquet"))
+    if damage == "cut":
+        part.write_bytes(b"")
+        part.with_name(f".{part.name}.crc").unlink(missing_ok=True)
+    elif damage == "gone":
+        part.unlink()
+    else:
+        (folder / "7-x").write_text("{")
+    with pytest.raises(storage.StorageError, match=r"are gone or damaged.* remove .*held/7-x"):
+        held.held(rows, str(folder), "7-x")
 
 
 def test_a_folder_of_a_batch_that_is_there_stays(spark, tmp_path):

@@ -31,7 +31,6 @@ from semistream.master.sync.merge import MisfitError, Scope, merged, weighted
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("one_seed")
 
 PAGE = 4096
 LAYOUT = {"parts": 0, "pages": 0, "largest_part": 0}

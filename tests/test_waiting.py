@@ -387,7 +387,9 @@ def test_every_row_that_leaves_the_waiting_table_or_is_quarantined_is_reported(
 ) -> None:
     times: dict[int, int] = {}
     now = [1_000_000]
-    monkeypatch.setattr(batchwise, "batch_millis", lambda *of: times.setdefault(of[-1], now[0]))
+    monkeypatch.setattr(
+        batchwise, "planned_batch", lambda *of: Planned(times.setdefault(of[-1], now[0]))
+    )
     case.bring(late=0)
     build_master(pa.table({"id": [0, 1, 2]}), case.folder / "stores", key="id")
     sales = range(ROWS)

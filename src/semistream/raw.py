@@ -26,11 +26,11 @@ __all__ = [
     "gather_rows",
     "gather_texts",
     "load_byte",
-    "load_int16",
     "load_int32",
     "load_int64",
     "prefetch",
     "publish_offsets",
+    "unsigned_int16",
 ]
 
 
@@ -311,12 +311,18 @@ def gather_texts(start, offset, data, block, position, wide, out):
 
 
 @njit(cache=True, inline="always")
+def unsigned_int16(address):
+    """Give a word of 16 bits without a sign: a FlatBuffers header may be larger than 32 KB."""
+    return np.int64(load_int16(address)) & 0xFFFF
+
+
+@njit(cache=True, inline="always")
 def _field(table, number):
     """Give the address of a field of a FlatBuffers table, 0 where it is not there."""
     lines = table - np.int64(load_int32(table))
-    if 4 + 2 * number >= load_int16(lines):
+    if 6 + 2 * number > unsigned_int16(lines):
         return np.int64(0)
-    offset = np.int64(load_int16(lines + 4 + 2 * number))
+    offset = unsigned_int16(lines + 4 + 2 * number)
     return table + offset if offset else np.int64(0)
 
 

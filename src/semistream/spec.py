@@ -94,9 +94,11 @@ class JoinSpec:
         ``type_name`` gives a type's name in messages: that of the system whose rows are joined.
         """
         if not isinstance(stream, pa.Schema):
+            rows = isinstance(stream, pa.Table | pa.RecordBatch)  # not to be written out
+            shown = f"a {type(stream).__name__}" if rows else repr(stream)
             msg = (
-                f"the stream's schema is {stream!r}; give a pyarrow.Schema, such as that of a "
-                "batch: batch.schema"
+                f"the stream's schema is {shown}; give a pyarrow.Schema, such as that of a batch: "
+                "batch.schema"
             )
             raise OptionError(msg)
         check_text("prefix", prefix, "what is put before the names of the master's columns")

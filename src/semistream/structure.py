@@ -9,7 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from semistream.raw import array_int32, array_int64, load_byte, load_int16, load_int32, load_int64
+from semistream.raw import (
+    array_int32,
+    array_int64,
+    load_byte,
+    load_int32,
+    load_int64,
+    unsigned_int16,
+)
 
 __all__ = ["FIXED", "LARGE_LIST", "LARGE_TEXT", "LIST", "NOTHING", "STRUCT", "TEXT", "UNION"]
 __all__ += ["index_fits", "page_fits"]
@@ -46,18 +53,13 @@ def index_fits(code, offset, length, rows, widest, starts):
 
 
 @njit(cache=True, inline="always")
-def _unsigned(address):
-    return np.int64(load_int16(address)) & 0xFFFF
-
-
-@njit(cache=True, inline="always")
 def _table(address, low, high):
     """Give the FlatBuffers table that an offset refers to, 0 where it is not within the bounds."""
     table = address + np.int64(load_int32(address)) if low <= address <= high - 4 else np.int64(0)
     if not low <= table <= high - 4:
         return np.int64(0)
     lines = table - np.int64(load_int32(table))
-    if not low <= lines <= high - 4 or lines + _unsigned(lines) > high:
+    if not low <= lines <= high - 4 or lines + unsigned_int16(lines) > high:
         return np.int64(0)
     return table
 
@@ -66,9 +68,9 @@ def _table(address, low, high):
 def _field(table, number, size, high):
     """Give where a field of so many bytes lies, 0 where it is not there, −1 behind the bounds."""
     lines = table - np.int64(load_int32(table))
-    if 6 + 2 * number > _unsigned(lines):
+    if 6 + 2 * number > unsigned_int16(lines):
         return np.int64(0)
-    offset = _unsigned(lines + 4 + 2 * number)
+    offset = unsigned_int16(lines + 4 + 2 * number)
     if offset == 0:
         return np.int64(0)
     return table + offset if table + offset + size <= high else np.int64(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import time
@@ -56,7 +57,7 @@ def parse_bytes(size: int | str, what: str = "memory") -> int:
     elif not isinstance(size, bool | str) and hasattr(size, "__index__"):
         size = operator.index(size)  # NumPy's integers, too
     if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < _LARGEST:
-        shown = size if len(str(size)) < _SHOWN else f"{str(size)[:_SHOWN]}…"
+        shown = _shortened(size)
         msg = (
             f"{what}={shown!r} is not a size; give bytes as a positive int, or a string with one "
             f"of the units {', '.join(_UNITS)} (1 KB = 1,024 bytes), for example '64MB', below "
@@ -66,6 +67,14 @@ def parse_bytes(size: int | str, what: str = "memory") -> int:
     return size
 
 
+def _shortened(value: object) -> object:
+    """Return a value as a message shows it: Python refuses to write numbers of 4,300 digits."""
+    if isinstance(value, int) and abs(value) >= 10**_SHOWN:
+        return f"a number of {value.bit_length()} bits"
+    text = str(value)
+    return value if len(text) < _SHOWN else f"{text[:_SHOWN]}…"
+
+
 def parse_count(value: int | str, what: str = "rows") -> int:
     """Give the number that ``value`` stands for: K, M and B are thousands, millions, billions.
 
@@ -73,17 +82,21 @@ def parse_count(value: int | str, what: str = "rows") -> int:
     --------
     >>> parse_count("2M"), parse_count("1.5k"), parse_count(10)
     (2000000, 1500, 10)
+    >>> parse_count("9" * 400)
+    Traceback (most recent call last):
+    semistream.errors.OptionError: rows='9999...' is not a count; ...
     >>> parse_count("many")
     Traceback (most recent call last):
     semistream.errors.OptionError: rows='many' is not a count; ...
     """
     if isinstance(value, str) and (found := _COUNT.fullmatch(value)):
         digits, unit = found.groups()
-        value = round(float(re.sub("[_,]", "", digits)) * _THOUSANDS[unit.upper()])
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        number = float(re.sub("[_,]", "", digits)) * _THOUSANDS[unit.upper()]
+        value = round(number) if number < _LARGEST else value
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < _LARGEST:
         msg = (
-            f"{what}={value!r} is not a count; give a positive int, or one with K, M or B for "
-            "thousands, millions and billions, for example '2M'"
+            f"{what}={_shortened(value)!r} is not a count; give a positive int, or one with K, M "
+            "or B for thousands, millions and billions, for example '2M', below 2^63"
         )
         raise OptionError(msg)
     return value
@@ -122,6 +135,8 @@ def parse_seconds(time: float | str | timedelta, what: str = "keep") -> float:
     """
     if isinstance(time, timedelta):
         time = time.total_seconds()
+    if isinstance(time, int) and abs(time) >= _LARGEST:
+        time = math.inf  # float() refuses larger ones; refused below
     if isinstance(time, str) and (found := _TIME.fullmatch(time)):
         time = float(found[1]) * _SECONDS[found[2]]
     if isinstance(time, bool) or not isinstance(time, int | float) or not time >= 0:

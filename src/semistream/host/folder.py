@@ -11,6 +11,7 @@ import shutil
 import stat
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -192,7 +193,8 @@ def reserve(file: Handle, path: Path, size: int) -> None:
 
 def own_folder(folder: Path) -> Path:
     """Make a folder that no one else may enter; refuse one that is not so."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # no folder: refused below
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         msg = (

@@ -136,7 +136,10 @@ def hold(folder: Path, holder: str, files: str = "") -> Pin:
     with _locked(folder, fcntl.LOCK_SH):
         files = files or Manifest.load(folder).files
         path = pin_folder(folder) / f"{HELD}{holder}" / files
-        if not path.exists():
+        found = _read(path)
+        if found == _DAMAGED:
+            path.unlink()
+        if found is None or found == _DAMAGED:
             _made(path, files)
         os.utime(path)
     return Pin(files)
@@ -263,16 +266,8 @@ def _newest_first(folder: Path) -> list[Pinned]:
         with suppress(FileNotFoundError):  # removed just now, by who pinned beside us
             if not path.name.startswith(".") and (pin := _read(path)) is not None:
                 found.append(Pinned(path, pin, path.stat().st_mtime))
-    return sorted(found, key=lambda each: _place(each, found), reverse=True)
-
-
-def _place(pinned: Pinned, pins: list[Pinned]) -> tuple[int, str]:
-    """Return where a pin stands among others of its query; a damaged one, by its number."""
-    number = pinned.batch.zfill(20)
-    if pinned.pin.sequence:
-        return pinned.pin.sequence, number
-    before = (each.pin.sequence for each in pins if each.batch.zfill(20) < number)
-    return max(before, default=0), number
+    # A damaged one has no sequence, and comes last: it ages out behind newer ones.
+    return sorted(found, key=lambda p: (p.pin.sequence, p.batch.zfill(20)), reverse=True)
 
 
 @contextmanager

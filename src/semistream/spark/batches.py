@@ -1,7 +1,7 @@
 """One batch into a sink of a pipeline, by its number: what a foreachBatch does.
 
 Written again under the same number, a batch is there once: in Delta by the number of its
-transaction, in PostgreSQL by its ledger, in Parquet by a folder for each batch, which is replaced.
+transaction, in PostgreSQL by its ledger, in Parquet by a folder for each batch, which stays.
 Kafka has no such means.
 """
 

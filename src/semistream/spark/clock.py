@@ -30,7 +30,7 @@ class Planned(NamedTuple):
         Examples
         --------
         >>> Planned.parse('v1' + chr(10) + '{"batchTimestampMs":1794825482700}' + chr(10) + '{}')
-        Planned(millis=1794825482700, offsets='b31a01fa7f78b352')
+        Planned(millis=1794825482700, offsets='196fe3edfa937c58')
         """
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         return cls(int(json.loads(text.splitlines()[1])["batchTimestampMs"]), digest)

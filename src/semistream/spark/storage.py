@@ -9,7 +9,7 @@ from semistream.errors import SemistreamError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["StorageError", "children", "forget", "located", "moved", "put", "sweep"]
+__all__ = ["StorageError", "children", "forget", "located", "moved", "put", "sizes", "sweep"]
 
 _OLD = 7 * 86_400_000  # milliseconds; what is younger may be in use
 _ATTEMPTS = 10
@@ -72,11 +72,19 @@ def forget(spark: SparkSession, path: str) -> None:
     files.delete(at, True)
 
 
-def sweep(spark: SparkSession, folder: str) -> None:
-    """Delete what is in a folder and so old that whoever made it was killed."""
+def sizes(spark: SparkSession, folder: str) -> dict[str, int]:
+    """Return the sizes of the files in a folder that readers see, by name."""
+    files, at = located(spark, folder)
+    there = files.listStatus(at) if files.exists(at) else ()
+    found = {str(each.getPath().getName()): int(each.getLen()) for each in there}
+    return {name: size for name, size in found.items() if name[0] not in "._"}
+
+
+def sweep(spark: SparkSession, folder: str, keep: str = "") -> None:
+    """Delete what is in a folder and so old that whoever made it was killed; not ``keep``."""
     files, at = located(spark, folder)
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark's only way to the JVM
     limit = jvm.System.currentTimeMillis() - _OLD
     for found in files.listStatus(at) if files.exists(at) else ():
-        if found.getModificationTime() < limit:
+        if found.getModificationTime() < limit and found.getPath().getName() != keep:
             files.delete(found.getPath(), True)
