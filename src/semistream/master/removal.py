@@ -48,7 +48,7 @@ def clean_master(path: str | os.PathLike[str], keep: float | str = KEEP) -> list
     keep
         How long the snapshots of a query stay that has not been seen: seconds, or a string such
         as ``"7d"``. One that is started again afterwards, and has to repeat a micro-batch, does
-        so with the current snapshot.
+        so with the current snapshot; a pipeline that splits rows refuses to.
 
     Examples
     --------

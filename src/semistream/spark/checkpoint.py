@@ -117,8 +117,8 @@ def parse_note(text: str, path: str, keys: AbstractSet[str]) -> dict[str, Any]:
         return note
     msg = (
         f"the note {without_secrets(path)} is damaged ({len(text)} characters): without it nobody "
-        "knows which batches the sink has. Bring it back from a backup, or start anew with "
-        "another checkpoint and another place in the sink."
+        "knows what the sink has of this checkpoint's batches. Bring it back from a backup, or "
+        "start anew with another checkpoint and another place in the sink."
     )
     raise CheckpointError(msg)
 

@@ -120,11 +120,13 @@ class Decisions:
     def _other_snapshots(self, name: str, before: tuple[str, ...], now: Snapshots) -> Exception:
         pairs = zip(self.masters, before, now or ("",) * len(before), strict=False)
         master, was, is_ = next(pair for pair in pairs if pair[1] != pair[2])
-        what = f"now snapshot {is_} is pinned" if is_ else "that snapshot is gone"
+        what = (
+            f"now snapshot {is_} is pinned" if is_ else "that snapshot is gone or cannot be pinned"
+        )
         return self._refusal(
             name,
             f"was begun with snapshot {was} of the master {without_secrets(master)}, and {what}: "
-            "the pin was given up, as after 7 days or by semistream master clean",
+            "its pin was given up, as after 7 days or by semistream master clean, or is not there",
         )
 
     def _refusal(self, name: str, why: str) -> CheckpointError:
