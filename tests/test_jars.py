@@ -17,6 +17,7 @@ from semistream.errors import OptionError
 from semistream.spark import jars, maven
 from semistream.spark.digests import DIGESTS
 from semistream.spark.maven import CENTRAL, Artifact, JarsError, download, repository
+from semistream.user_cache import private_cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,3 +197,10 @@ def test_jars_lie_in_the_cache_that_the_environment_names(
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert jars.folder_for("4.1.3") == tmp_path / ".cache" / "semistream" / "jars" / "4.1.3"
+
+
+@pytest.mark.parametrize(("mode", "private"), [(0o700, True), (0o777, False), (0o1777, True)])
+def test_a_cache_that_others_can_rename_is_not_private(mode, private, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tmp_path.chmod(mode)
+    assert (private_cache("classes") is not None) == private

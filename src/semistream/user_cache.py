@@ -22,9 +22,16 @@ def private_cache(name: str) -> Path | None:
     with suppress(OSError):
         for each in (user_cache(), folder):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if is_safe(user_cache()) and is_safe(folder):
+        if is_safe(user_cache()) and is_safe(folder) and _is_sheltered(user_cache().parent):
             return folder
     return None
+
+
+def _is_sheltered(folder: Path) -> bool:
+    """Return whether no one else can rename what is in a folder, and put another in its place."""
+    found = folder.stat()
+    closed = not found.st_mode & 0o022 or found.st_mode & stat.S_ISVTX
+    return bool(closed) and found.st_uid in {os.getuid(), 0}
 
 
 def is_safe(path: Path, owners: tuple[int, ...] = ()) -> bool:
