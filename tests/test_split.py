@@ -367,13 +367,22 @@ def test_a_held_batch_that_a_power_cut_took_is_told(spark, tmp_path, damage):
         held.held(rows, str(folder), "7-x")
 
 
-def test_a_folder_of_a_batch_that_is_there_stays(spark, tmp_path):
-    rows = spark.createDataFrame([(1,)], "id long")
-    for name in ("batch", "draft"):
-        rows.write.parquet(str(tmp_path / name))
-    before = {path.name for path in (tmp_path / "batch").iterdir()}
-    storage.put(spark, str(tmp_path / "draft"), str(tmp_path / "batch"))
-    assert {path.name for path in (tmp_path / "batch").iterdir()} == before
+@pytest.mark.parametrize("whole", [True, False], ids=["renamed at once", "file by file"])
+def test_a_folder_of_a_batch_that_is_there_stays(spark, tmp_path, whole, monkeypatch):
+    if not whole:  # as in an object store
+        monkeypatch.setattr(storage, "_RENAME_WHOLE", set())
+    rows, batch = spark.createDataFrame([(1,)], "id long"), tmp_path / "batch"
+
+    def put() -> set[str]:
+        rows.write.mode("overwrite").parquet(str(tmp_path / "draft"))
+        storage.put(spark, str(tmp_path / "draft"), str(batch))
+        return {path.name for path in batch.glob("part-*")}
+
+    first = put()
+    assert put() == first
+    if not whole:
+        (batch / storage._WHOLE).unlink()  # a part of one: it is replaced
+        assert put().isdisjoint(first)
 
 
 def test_the_driver_pins_before_any_task_does(spark, folder, monkeypatch):

@@ -15,6 +15,7 @@ _OLD = 7 * 86_400_000  # milliseconds; what is younger may be in use
 _ATTEMPTS = 10
 _RENAME_WHOLE = {"file", "hdfs", "viewfs"}
 """File systems in which a folder is renamed at once, or not at all."""
+_WHOLE = "_semistream_whole"  # readers pass over such names
 
 
 class StorageError(SemistreamError, OSError):
@@ -42,14 +43,17 @@ def moved(spark: SparkSession, old: str, new: str) -> bool:
 def put(spark: SparkSession, draft: str, path: str) -> None:
     """Move a batch's folder to its place, unless that batch is there already.
 
-    Whoever wrote it wrote the same rows, and may have committed them: it stays. Only where a
-    file system renames a folder file by file may there be a part of it, which is replaced.
+    Whoever wrote it wrote the same rows, and may have committed them: it stays. Where a file
+    system renames a folder file by file, a mark tells a whole one from a part, which is replaced.
     """
+    files, mark = located(spark, path, _WHOLE)
+    marked = files.getUri().getScheme() not in _RENAME_WHOLE
     for attempt in range(_ATTEMPTS):
         if moved(spark, draft, path):
+            if marked:
+                files.create(mark, True).close()
             return
-        files, at = located(spark, path)
-        if files.exists(at) and files.getUri().getScheme() in _RENAME_WHOLE:
+        if files.exists(mark if marked else mark.getParent()):
             return
         # In its place another's may be by the time that all its files are deleted.
         aside = f"{draft}-{attempt}"
