@@ -15,6 +15,7 @@ __all__ = ["elapsed", "format_bytes", "parse_bytes", "parse_count", "parse_secon
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB"))}
 _LARGEST = 1 << 63  # sizes are 64-bit integers in what is compiled
 _SHOWN = 40  # characters of a size that messages repeat
+_WRITABLE_BITS = 14_000  # some 4,200 digits; from 4,300 on Python refuses to write a number
 _THOUSANDS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)\s*")
@@ -69,7 +70,7 @@ def parse_bytes(size: int | str, what: str = "memory") -> int:
 
 def _shortened(value: object) -> object:
     """Return a value as a message shows it: Python refuses to write numbers of 4,300 digits."""
-    if isinstance(value, int) and abs(value) >= 10**_SHOWN:
+    if isinstance(value, int) and value.bit_length() > _WRITABLE_BITS:
         return f"a number of {value.bit_length()} bits"
     text = str(value)
     return value if len(text) < _SHOWN else f"{text[:_SHOWN]}…"
