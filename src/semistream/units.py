@@ -136,8 +136,8 @@ def parse_seconds(time: float | str | timedelta, what: str = "keep") -> float:
     """
     if isinstance(time, timedelta):
         time = time.total_seconds()
-    if isinstance(time, int) and abs(time) >= _LARGEST:
-        time = math.inf  # float() refuses larger ones; refused below
+    if isinstance(time, int) and time >= _LARGEST:
+        time = math.inf  # for ever; float() refuses larger ones
     if isinstance(time, str) and (found := _TIME.fullmatch(time)):
         time = float(found[1]) * _SECONDS[found[2]]
     if isinstance(time, bool) or not isinstance(time, int | float) or not time >= 0:
