@@ -312,7 +312,7 @@ def gather_texts(start, offset, data, block, position, wide, out):
 
 @njit(cache=True, inline="always")
 def unsigned_int16(address):
-    """Give a word of 16 bits without a sign: a FlatBuffers header may be larger than 32 KB."""
+    """Return a word of 16 bits without a sign: a FlatBuffers header may be larger than 32 KB."""
     return np.int64(load_int16(address)) & 0xFFFF
 
 

@@ -32,7 +32,7 @@ _RECORD_BATCH = 3  # in MessageHeader of Message.fbs
 
 @njit(cache=True)
 def index_fits(code, offset, length, rows, widest, starts):
-    """Give the first part whose line does not follow from those before it, −1 where all do.
+    """Return the first part whose line does not follow from those before it, −1 where all do.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def _table(address, low, high):
 
 @njit(cache=True, inline="always")
 def _field(table, number, size, high):
-    """Give where a field of so many bytes lies, 0 where it is not there, −1 behind the bounds."""
+    """Return where a field of so many bytes lies, 0 where it is not there, −1 behind the bounds."""
     lines = table - np.int64(load_int32(table))
     if 6 + 2 * number > unsigned_int16(lines):
         return np.int64(0)
@@ -78,7 +78,7 @@ def _field(table, number, size, high):
 
 @njit(cache=True, inline="always")
 def _pairs(table, number, count, low, high):
-    """Give where a vector of ``count`` pairs of 64 bits begins, 0 where it is not like that."""
+    """Return where a vector of ``count`` pairs of 64 bits begins, 0 where it is not like that."""
     field = _field(table, number, 4, high)
     if field <= 0:
         return np.int64(0)
@@ -175,7 +175,7 @@ def _offsets_fit(count, base, held, wide, most):
 
 @njit(cache=True)
 def page_fits(page, length, rows, nodes, buffers):
-    """Tell whether a page is a record batch that can be read without leaving it.
+    """Return whether a page is a record batch that can be read without leaving it.
 
     Parameters
     ----------

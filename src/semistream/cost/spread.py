@@ -20,7 +20,7 @@ class Spread(NamedTuple):
 
 
 def spread(samples: Iterable[float]) -> Spread:
-    """Give the median and the range.
+    """Return the median and the range.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def spread(samples: Iterable[float]) -> Spread:
 
 
 def ratio(mine: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Give the ratio round by round: both sides of each were measured side by side.
+    """Return the ratio round by round: both sides of each were measured side by side.
 
     Examples
     --------

@@ -79,7 +79,7 @@ class Slot:
         return None
 
     def _description(self, words: npt.NDArray[np.uint64]) -> bytes:
-        """Give the bytes of the description; none where it would not lie in the file."""
+        """Return the bytes of the description; none where it would not lie in the file."""
         start, length = int(words[4]), int(words[5])
         if not 0 < start + length <= self.file.size:
             return b""

@@ -147,7 +147,7 @@ def _refuse(file: ReadFile, why: str) -> NoReturn:
 
 
 def _lines(file: ReadFile, data: pa.Buffer) -> pa.RecordBatch:
-    """Give the record batch of an index file; its columns lie in the file."""
+    """Return the record batch of an index file; its columns lie in the file."""
     try:
         batch = pa.ipc.open_file(data).get_batch(0)
         batch.validate()

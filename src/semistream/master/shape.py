@@ -50,7 +50,7 @@ class PageShape:
         self._buffers = sum(_BUFFERS[node[0]] for node in nodes)
 
     def fits(self, content: pa.Buffer, length: int, rows: int) -> bool:
-        """Tell whether the first ``length`` bytes are a page of so many rows, whole and sound."""
+        """Return whether the first ``length`` bytes are a page of so many rows, whole and sound."""
         return bool(page_fits(content.address, length, rows, self._nodes, self._buffers))
 
 
@@ -81,7 +81,7 @@ def _layout(kind: pa.DataType) -> int:
 
 
 def _children(kind: pa.DataType, layout: int) -> Iterator[tuple[pa.DataType, int]]:
-    """Give the types in a type, and how many values of each a value has at least."""
+    """Return the types in a type, and how many values of each a value has at least."""
     each = {STRUCT: 1, UNION: 1}.get(layout, 0)  # of a list its offsets tell
     if pa.types.is_fixed_size_list(kind):
         each = kind.list_size
@@ -90,7 +90,7 @@ def _children(kind: pa.DataType, layout: int) -> Iterator[tuple[pa.DataType, int
 
 
 def _type_codes(kind: pa.DataType) -> tuple[int, int]:
-    """Give the codes of a union's types as bits of two words."""
+    """Return the codes of a union's types as bits of two words."""
     bits = sum(1 << code for code in kind.type_codes) if pa.types.is_union(kind) else 0
     words = np.array([bits % (1 << _WORD), bits >> _WORD], dtype=np.uint64).view(np.int64)
     return int(words[0]), int(words[1])

@@ -91,9 +91,10 @@ class Decisions:
         """
         notes = self._notes()
         numbers = [int(name) for name in notes.names() if name.isdecimal()]
-        committed = notes_in(f"{self.checkpoint}/commits", self.spark).names()
-        name = str(max(numbers, default=-1))
-        if name == "-1" or name in committed:
+        if not numbers:
+            return
+        name = str(max(numbers))
+        if name in notes_in(f"{self.checkpoint}/commits", self.spark).names():
             return
         note = parse_note(notes.read(name) or "", self._path(name), _KEYS)
         if note["snapshots"] is None:

@@ -34,7 +34,7 @@ from semistream.spark.route import routed
 from semistream.spark.settle import marks_of
 from semistream.spark.transfer import by_keys, by_rows
 from semistream.spark.types import arrow_schema, check_collations
-from semistream.spark.watch import looked_up_in_java, reports_of
+from semistream.spark.watch import note_enrichment, reports_of
 from semistream.spark.worker import opened
 from semistream.spec import resolve_how
 from semistream.units import parse_bytes
@@ -105,7 +105,7 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     channel = reports_of(df)
     if transfer.value == "none":
         return by_jvm(df, job, table)
-    looked_up_in_java(job, None)
+    note_enrichment(job, None)
     if warning := cluster.memory_warning(spark, job.memory, job.tasks):
         warnings.warn(warning, stacklevel=3)
     if transfer.value == "rows":
@@ -114,7 +114,7 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
 
 
 def _shortage(job: Job, master: Master, way: str) -> BudgetError | None:
-    """Tell why a job's memory is too small for a way through Python."""
+    """Return why a job's memory is too small for a way through Python."""
     try:
         (job.keys_only() if way == "keys" else job).check_budget(master)
     except BudgetError as error:

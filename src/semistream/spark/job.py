@@ -86,7 +86,7 @@ class Job:
     """Whether answers go back in the order of their keys: a quarter of the budget is for those."""
 
     def resolved(self, master: Master, on: On, select: Sequence[str] | None) -> Job:
-        """Give the job with what follows from the master, if all goes together."""
+        """Return the job with what follows from the master, if all goes together."""
         spec = JoinSpec.resolve(
             master, self.stream, on, self.how, select, self.prefix, type_name=type_name
         )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchMetrics",
     "add_reader",
-    "looked_up_in_java",
+    "note_enrichment",
     "remove_reader",
     "reports_of",
     "tell_written",
@@ -152,7 +152,7 @@ def reports_of(df: DataFrame) -> Channel:
     return channel
 
 
-def looked_up_in_java(job: Job, held: int | None) -> None:
+def note_enrichment(job: Job, held: int | None) -> None:
     """Note how many bytes Java holds for an enrichment; None if its look-ups are not Java's."""
     _NOTED[job.name] = _Noted(job.how, held, job.memory)
 

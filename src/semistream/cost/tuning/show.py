@@ -33,7 +33,7 @@ def options_text(options: Mapping[str, Any]) -> str:
 
 
 def untuned_loss(cell: Record) -> float:
-    """Give the share of the measured optimum's rate that is lost without tuning."""
+    """Return the share of the measured optimum's rate that is lost without tuning."""
     points, best = cell["measured"]["points"], cell["measured"]["optimum"]
     untuned = points[cell["measured"]["untuned"]]
     return 1 - ratio(untuned["samples"], points[best]["samples"]).middle
@@ -48,7 +48,7 @@ class Value(NamedTuple):
 
 
 def curve_of(cell: Record, option: str) -> list[Value]:
-    """Give both curves over a knob; of several, the others are as in the model's choice."""
+    """Return both curves over a knob; of several, the others are as in the model's choice."""
     choice, best = cell["model"]["choice"], cell["model"]["rate"]
     if "measured" not in cell:
         return [Value(value, rate / best, None) for value, rate in cell["model"]["curves"][option]]
@@ -64,7 +64,7 @@ def curve_of(cell: Record, option: str) -> list[Value]:
 
 
 def curve_sheets(cell: Record) -> Iterator[Sheet]:
-    """Give both curves of one algorithm side by side, a table for each knob."""
+    """Return both curves of one algorithm side by side, a table for each knob."""
     for option in cell["knobs"]:
         title = f"{cell['algorithm']}: {option} within {format_bytes(cell['memory'])}"
         heads: tuple[str, ...] = (option, "by the model", "measured")

@@ -17,7 +17,7 @@ from semistream.spark.pinned import batch_of_driver, may_pin, snapshot_of
 from semistream.spark.settle import Found, settled
 from semistream.spark.transfer import columns_of
 from semistream.spark.types import quoted
-from semistream.spark.watch import looked_up_in_java
+from semistream.spark.watch import note_enrichment
 from semistream.spark.worker import checked
 from semistream.units import format_bytes
 
@@ -75,7 +75,7 @@ def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
     """Have the JVM look rows up in the pages of a snapshot."""
     calls, columns = _Calls(df.sparkSession), columns_of(job, master.schema)
     if df.isStreaming:  # already now: metrics are told in the order of a query's enrichments
-        looked_up_in_java(job, known_bytes(master, job.select))
+        note_enrichment(job, known_bytes(master, job.select))
     (name,) = job.on
     key = df[quoted(name)]
     if isinstance(df.schema[name].dataType, IntegralType):
@@ -125,7 +125,7 @@ def _described(job: Job, master: Master, streaming: bool) -> str:
         )
         raise MasterError(msg)
     if streaming:
-        looked_up_in_java(job, known_bytes(master, job.select))
+        note_enrichment(job, known_bytes(master, job.select))
     return described(master, job.select)
 
 
