@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-RECORDS := results/bench.json results/stores.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json results/model.json results/tuning.json results/sustain.json
+RECORDS := results/bench.json results/stores.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-stores bench-confined bench-growth bench-drift bench-spark bench-live bench-model bench-tune bench-sustain reproduce bench-docs bench-build clean
+.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-stores bench-confined bench-growth bench-drift bench-spark bench-live reproduce bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -75,15 +75,6 @@ bench-spark: $(STAMP) ## a batch of one row, routing of rows to tasks, warm work
 
 bench-live: $(STAMP) ## enrich from PostgreSQL and MariaDB beside a JDBC key list and row by row
 	PYTHONPATH=tests $(BIN)/python -m parts.bench_live --output results/live.json --data .bench
-
-bench-model: $(STAMP) ## predicted against measured rates of every algorithm; a figure
-	$(BIN)/python -m benchmarks model --output results/model.json --figure docs/model.svg $(RESUME)
-
-bench-tune: $(STAMP) ## tuning by the model against tuning by measurement; a figure
-	$(BIN)/python -m benchmarks tune --output results/tuning.json --figure docs/tuning.svg
-
-bench-sustain: $(STAMP) ## the least memory for a rate: arrivals in real time, with a little more and much less; a figure
-	$(BIN)/python -m benchmarks sustain --output results/sustain.json --figure docs/sustain.svg
 
 reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; runs, figures and verdicts for the docs
 	$(BIN)/python -m papers --output reproduced

@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from benchmarks import commands
-from benchmarks.engine import model_commands, tuning_commands
 from benchmarks.spark.live import command as live_command
 from benchmarks.spark.peers import command as peers_command
 
@@ -17,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for each in (commands, model_commands, tuning_commands, live_command, peers_command):
+for each in (commands, live_command, peers_command):
     each.add_to(app)
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from semistream.cost.spread import spread
-from semistream.cost.tuning.figure import MARKS, draw_into, draw_tuning
+from semistream.cost.tuning.figure import MARKS, draw_into
 from semistream.errors import OptionError
 from semistream.units import format_bytes
 
@@ -17,13 +17,10 @@ __all__ = ["draw"]
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """Draw a record of growth, drift, predictions, tuning or sustained rates as SVG."""
+    """Draw a record of growth or drift as SVG."""
     kinds: dict[str, Callable[[dict[str, Any], Any], None]] = {
         "growth": _growth,
         "drift": _drift,
-        "model": _model,
-        "sustain": _sustain,
-        "tuning": draw_tuning,
     }
     if record["kind"] not in kinds:
         raise OptionError.unknown("a figure of", record["kind"], kinds)
@@ -83,41 +80,3 @@ def _drift(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matpl
         panel.set_ylim(0, None)
     panels[0].set_ylabel("million stream rows/s")
     panels[0].legend(fontsize="small")
-
-
-def _model(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
-    """Draw predicted over measured rates, a panel a size of R; between the lines, 20 % off."""
-    sizes = record["grid"]["rows"]
-    names = list(dict.fromkeys(name for cell in record["cells"] for name in cell["rates"]))
-    panels = figure.subplots(1, len(sizes), sharex=True, sharey=True, squeeze=False)[0]
-    for panel, rows in zip(panels, sizes, strict=True):
-        for number, name in enumerate(names):
-            found = [
-                c["rates"][name]
-                for c in record["cells"]
-                if c["rows"] == rows and name in c["rates"]
-            ]
-            x, y = ([rate[what] / 1e3 for rate in found] for what in ("steady", "predicted"))
-            mark = MARKS[number % len(MARKS)]
-            panel.plot(x, y, mark, color=f"C{number % 10}", markersize=3.5, label=name)
-        ends = [1, 4000]
-        for factor, style in ((1.0, "-"), (1.2, ":"), (1 / 1.2, ":")):
-            panel.plot(ends, [factor * end for end in ends], style, color="grey", linewidth=0.8)
-        panel.set(xscale="log", yscale="log", title=f"R = {rows / 1e6:g}M rows")
-        panel.set_xlabel("measured, thousand rows/s")
-    panels[0].set_ylabel("predicted")
-    panels[-1].legend(fontsize=4.5, ncols=2, loc="lower right")
-
-
-def _sustain(record: dict[str, Any], figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
-    """Draw the backlog over time, in seconds of arrivals: one panel a budget."""
-    times = record["grid"]["times"]
-    for panel, much in zip(figure.subplots(1, len(times), squeeze=False)[0], times, strict=True):
-        for run in (r for r in record["runs"] if r["times"] == much and "backlog" in r):
-            x, y = zip(*run["backlog"], strict=True)
-            panel.plot(x, [rows / run["rate"] for rows in y], label=run["algorithm"])
-        word = "more" if much > 1 else "less"
-        panel.set(title=f"{abs(much - 1):.0%} {word} than the least memory", xlabel="seconds")
-        panel.set_ylim(0, None)
-    figure.axes[0].set_ylabel("backlog, seconds of arrivals")
-    figure.axes[0].legend(fontsize="small")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.matrix import Cell, cell_of
-from benchmarks.engine.model_tables import model_sheets
-from benchmarks.engine.tuning_tables import sustain_sheets, tuning_sheets
 from benchmarks.spark.live.tables import live_sheets
 from benchmarks.spark.peers.tables import peers_sheets
 from benchmarks.spark.tables import spark_sheets
@@ -34,9 +32,6 @@ def sheets(record: Record) -> Iterator[Sheet]:
         "drift": _drift,
         "spark": spark_sheets,
         "live": live_sheets,
-        "model": model_sheets,
-        "sustain": sustain_sheets,
-        "tuning": tuning_sheets,
     }
     yield from kinds[record["kind"]](record)
 
