@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import typer
+from benchmarks.engine.build import BUILD
+from benchmarks.engine.confined import CONFINED
+from benchmarks.engine.drift import DRIFT
+from benchmarks.engine.growth import GROWTH
+from benchmarks.engine.matrix import MATRIX
+from benchmarks.engine.stores import STORES
+from benchmarks.harness.command import command_line
 
-from benchmarks import commands
-from benchmarks.spark.live import command as live_command
-from benchmarks.spark.peers import command as peers_command
-
-__all__ = ["app"]
-
-app = typer.Typer(
-    help="Measure semistream, and what one would take instead; show records of it.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-for each in (commands, live_command, peers_command):
-    each.add_to(app)
+BENCHMARKS = (MATRIX, BUILD, STORES, CONFINED, GROWTH, DRIFT)
+app = command_line(BENCHMARKS)
 
 if __name__ == "__main__":
     app(prog_name="python -m benchmarks")

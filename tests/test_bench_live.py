@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from benchmarks.tables import sheets
 
 ROOT = Path(__file__).parent.parent

@@ -10,8 +10,10 @@ import sys
 from dataclasses import replace
 
 import pytest
-
 from benchmarks.show import markdown
+from benchmarks.store import read_record, write_record
+from benchmarks.tables import sheets
+
 from benchmarks.spark.engine import EngineError
 from benchmarks.spark.footprint import Footprint
 from benchmarks.spark.peers import contest as contests
@@ -23,8 +25,6 @@ from benchmarks.spark.peers.grid import BOUNDS, FULL, STRONG, Cell, PeersGrid
 from benchmarks.spark.peers.memory import measured_memory
 from benchmarks.spark.peers.steady import measure_steady
 from benchmarks.spark.systems import SYSTEMS
-from benchmarks.store import read_record, write_record
-from benchmarks.tables import sheets
 from test_bench import bench
 
 ROWS = 20_000

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
 from benchmarks.show import markdown
+from benchmarks.store import read_record, write_record
+from benchmarks.tables import sheets
+
 from benchmarks.spark.data import Products, Sales
 from benchmarks.spark.grid import SparkGrid
 from benchmarks.spark.measure import measure_spark, steps
 from benchmarks.spark.queries import Batches
-from benchmarks.store import read_record, write_record
-from benchmarks.tables import sheets
 from semistream import open_master
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -395,7 +395,7 @@ def test_all_tasks_and_the_host_are_within_the_budget(tasks, path, root):
 GROWTH = """
 import gc, json, sys
 import semistream as ss
-from benchmarks.engine.build import PeakMemory, anonymous_bytes
+from benchmarks.harness.memory import PeakMemory, anonymous_bytes
 from semistream.host import HostShare
 from semistream.workloads import Stream, Zipf
 

@@ -7,8 +7,8 @@ import re
 import subprocess
 
 import pytest
-
 from benchmarks.store import write_record
+
 from papers.report import write_report
 from papers.run.runner import path_of
 from parts import debian

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
-from benchmarks.workload import Workload
+from benchmarks.engine.workload import Workload
 from semistream.algorithms import choose
 from semistream.algorithms.meshjoin import tuned_buffer
 from semistream.budget import Task

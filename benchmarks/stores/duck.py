@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 
 from benchmarks.stores.base import Engine
-
-if TYPE_CHECKING:
-    from typing import Any
-
-__all__ = ["DuckDb", "DuckDbInMemory"]
 
 
 class DuckDb(Engine):
@@ -23,21 +18,18 @@ class DuckDb(Engine):
     unique = False
 
     def build(self, rows: pa.RecordBatchReader) -> None:
-        """Store the rows as a table."""
-        import duckdb  # noqa: PLC0415 - an extra
+        import duckdb
 
         with duckdb.connect(str(self.path)) as connection:
             _fill(connection, rows)
 
     def open(self) -> None:
-        """Connect, with the limits."""
-        import duckdb  # noqa: PLC0415 - an extra
+        import duckdb
 
         self._connection = _one_thread(duckdb.connect(str(self.path), read_only=True))
         self._connection.execute(f"SET memory_limit = '{self.memory} B'")
 
     def join(self, chunk: pa.RecordBatch, how: str = "inner") -> pa.Table:
-        """Register the chunk, join, fetch as Arrow."""
         self._connection.register("chunk", pa.Table.from_batches([chunk]))
         columns = f"chunk.*, master.* EXCLUDE ({self.key})"
         # A relation, not execute(): its way to Arrow makes no extra copy.
@@ -45,7 +37,6 @@ class DuckDb(Engine):
         return self._connection.sql(query).to_arrow_table()
 
     def close(self) -> None:
-        """Disconnect."""
         self._connection.close()
 
 
@@ -56,27 +47,25 @@ class DuckDbInMemory(DuckDb):
     note = "all of R in memory"
 
     def build(self, rows: pa.RecordBatchReader) -> None:
-        """Keep the rows in a file to load them from."""
         with pa.OSFile(str(self.path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as file:
             for batch in rows:
                 file.write_batch(batch)
 
     def open(self) -> None:
-        """Load all rows."""
-        import duckdb  # noqa: PLC0415 - an extra
+        import duckdb
 
         self._connection = _one_thread(duckdb.connect())
         with pa.memory_map(str(self.path)) as source:
             _fill(self._connection, pa.ipc.open_file(source).read_all().to_reader())
 
 
-def _fill(connection: Any, rows: pa.RecordBatchReader) -> None:  # noqa: ANN401 - has no types
+def _fill(connection: Any, rows: pa.RecordBatchReader) -> None:
     connection.register("source", rows)
     connection.execute("CREATE TABLE master AS SELECT * FROM source")
     connection.unregister("source")
 
 
-def _one_thread(connection: Any) -> Any:  # noqa: ANN401 - has no types
+def _one_thread(connection: Any) -> Any:
     connection.execute("SET threads = 1")
     connection.execute("SET preserve_insertion_order = false")
     return connection

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from benchmarks.stores.base import Engine, placed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["ArrowInMemory", "PolarsInMemory"]
 
 
 class _Table(Engine):
@@ -22,7 +18,6 @@ class _Table(Engine):
     note = "all of R in memory"
 
     def build(self, rows: pa.RecordBatchReader) -> None:
-        """Write the rows to a file, as one batch."""
         table = rows.read_all().combine_chunks()
         with pa.OSFile(str(self.path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as file:
             file.write_table(table)
@@ -38,7 +33,6 @@ class ArrowInMemory(_Table):
     name, package = "arrow-memory", "pyarrow"
 
     def open(self) -> None:
-        """Read all rows, and note where each key is."""
         table = self._read()
         keys = table[self.key].to_numpy()
         self._places: NDArray[np.int32] = np.full(int(keys.max(initial=-1)) + 1, -1, np.int32)
@@ -46,7 +40,6 @@ class ArrowInMemory(_Table):
         self._rows = table.drop_columns([self.key]).combine_chunks().to_batches()[0]
 
     def join(self, chunk: pa.RecordBatch, how: str = "inner") -> pa.Table:
-        """Take."""
         keys = chunk[self.key].to_numpy()
         known = keys < len(self._places)
         places = np.where(known, self._places[np.where(known, keys, 0)], -1)
@@ -60,14 +53,12 @@ class PolarsInMemory(_Table):
     unique = False
 
     def open(self) -> None:
-        """Read all rows."""
         os.environ.setdefault("POLARS_MAX_THREADS", "1")
-        import polars  # noqa: PLC0415 - an extra, after the setting
+        import polars
 
         self._polars: Any = polars
         self._frame: Any = polars.from_arrow(self._read())
 
     def join(self, chunk: pa.RecordBatch, how: str = "inner") -> pa.Table:
-        """Join by Polars."""
         stream = self._polars.from_arrow(pa.Table.from_batches([chunk]))
         return stream.join(self._frame, on=self.key, how=how).to_arrow()

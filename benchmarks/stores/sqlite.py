@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.stores.base import ByKey
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarks.stores.base import Ints
-
-__all__ = ["Sqlite"]
+from benchmarks.stores.base import ByKey, Ints
 
 
 class Sqlite(ByKey):
@@ -26,7 +20,6 @@ class Sqlite(ByKey):
     note = "page cache of the budget, and the operating system's beside it"
 
     def build(self, rows: pa.RecordBatchReader) -> None:
-        """Store the rows as a table whose key is its row id."""
         names = self.schema.names
         columns = ", ".join([f"{self.key} INTEGER PRIMARY KEY", *names[1:]])
         with sqlite3.connect(self.path) as connection:
@@ -37,7 +30,6 @@ class Sqlite(ByKey):
         connection.close()
 
     def open(self) -> None:
-        """Connect, with a cache of the budget."""
         self._connection = sqlite3.connect(self.path)
         self._connection.execute(f"PRAGMA cache_size = -{self.memory // 1024}")
         names = ", ".join(self.payload.names)
@@ -46,7 +38,6 @@ class Sqlite(ByKey):
         self._rows = f"SELECT m.* FROM {wanted}"  # noqa: S608
 
     def row(self, key: int) -> tuple[Any, ...] | None:
-        """Give the row of one key."""
         found: tuple[Any, ...] | None = self._connection.execute(self._row, (key,)).fetchone()
         return found
 
@@ -60,5 +51,4 @@ class Sqlite(ByKey):
         return present, pa.RecordBatch.from_arrays(arrays, schema=self.payload)
 
     def close(self) -> None:
-        """Disconnect."""
         self._connection.close()

@@ -1,17 +1,11 @@
-"""Drawing tables in a Markdown file, between its marks."""
+"""Tables of results in a Markdown file, between its marks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from semistream.cost.sheet import Sheet
 from semistream.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from semistream.cost.sheet import Sheet
-
-__all__ = ["between_marks", "markdown"]
 
 
 def markdown(sheets: Iterable[Sheet]) -> str:
@@ -21,17 +15,16 @@ def markdown(sheets: Iterable[Sheet]) -> str:
 
 def _markdown(sheet: Sheet) -> str:
     ruler = ["---", *["---:"] * (len(sheet.heads) - 1)]
-    lines = [_line(cells) for cells in (sheet.heads, ruler, *sheet.rows)]
+    lines = [
+        f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+        for cells in (sheet.heads, ruler, *sheet.rows)
+    ]
     table = "\n".join([f"**{sheet.title}**", "", *lines])
     return f"{table}\n\n{sheet.note[:1].upper()}{sheet.note[1:]}." if sheet.note else table
 
 
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
-
-
 def between_marks(text: str, name: str, content: str) -> str:
-    """Put content between the marks of this name, in place of what is there.
+    """Replace what is between the marks of this name.
 
     Examples
     --------

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from semistream.errors import OptionError
 from semistream.master import build_master
 from semistream.workloads import Stream, Zipf, master_table
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+Ints = NDArray[np.int64]
 
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
-
-__all__ = ["BATCH_ROWS", "WORKLOADS", "Bound", "Feed", "Workload"]
 
 BATCH_ROWS = 65_536
 _STRIDE = 2  # absent keys lie between the master's
@@ -53,7 +49,7 @@ class Workload:
         return self.keys * self.duplicates * self.row_bytes
 
     def of_rows(self, rows: int) -> Workload:
-        """Give the same with a master of another size, counted in rows of 120 B."""
+        """Return the same with a master of another size, counted in rows of 120 B."""
         return replace(self, rows=rows * 120 // self.row_bytes)
 
     def table(self) -> pa.RecordBatchReader:
@@ -68,7 +64,7 @@ class Workload:
         )
 
     def prepare(self, folder: Path, page_bytes: str = "128KB") -> Path:
-        """Build the master, unless it is there already; give its path."""
+        """Build the master, unless it is there already; return its path."""
         kind = "".join(
             [
                 f"-{self.duplicates}" if self.duplicates > 1 else "",
@@ -84,7 +80,7 @@ class Workload:
         return path
 
     def stream(self, exponent: float, seed: int = 0, drift_at: int | None = None) -> Stream:
-        """Give the stream, of rows of 20 B."""
+        """Return the stream, of rows of 20 B."""
         return Stream(
             Zipf(self.keys, exponent),
             seed=seed,
@@ -107,6 +103,14 @@ WORKLOADS = (
 """All that are measured; the extra ones are as large in bytes as the others."""
 
 
+def workload_named(name: str) -> Workload:
+    """Return the workload of this name."""
+    known = {workload.name: workload for workload in WORKLOADS}
+    if name not in known:
+        raise OptionError.unknown("workload", name, known)
+    return known[name]
+
+
 @dataclass(frozen=True)
 class Feed:
     """Stream batches made beforehand, so that making them is not timed."""
@@ -126,7 +130,7 @@ class Feed:
         return cls(stream.schema, batches, tuple(batch["key"].to_numpy() for batch in plain))
 
     def forever(self) -> Iterator[pa.RecordBatch]:
-        """Give the batches again and again."""
+        """Return the batches again and again."""
         while True:
             yield from self.batches
 
@@ -146,7 +150,7 @@ class Bound:
         self._plain = workload.duplicates == 1 and not workload.absent
 
     def sample(self, feed: Feed, seconds: float) -> float:
-        """Give the stream rows answered in a second, over about so many seconds."""
+        """Return the stream rows answered in a second, over about so many seconds."""
         rows, spent = 0, 0.0
         while spent < seconds:
             for batch, numbers in zip(feed.batches, feed.numbers, strict=True):
@@ -167,7 +171,7 @@ class Bound:
         return pa.RecordBatch.from_arrays([*mine.columns, *found.columns], names=names)
 
     def places(self, numbers: Ints) -> tuple[Ints, Ints]:
-        """Give the stream rows that have a match, and the master rows, once for each pair."""
+        """Return the stream rows that have a match, and the master rows, once for each pair."""
         present = np.flatnonzero(numbers % _STRIDE == 0)
         first = numbers[present] // _STRIDE * self._duplicates
         right = first[:, None] + np.arange(self._duplicates)

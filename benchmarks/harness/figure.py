@@ -1,0 +1,34 @@
+"""Figures as small SVG files, and the parts that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+MARKS = "osD^vP*X"
+
+
+def draw_into(path: Path, draw: Callable[[Any], None]) -> None:
+    """Draw a figure into an SVG file; the same figure gives the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
+        figure = Figure(figsize=(9, 3.6), layout="constrained")
+        draw(figure)
+        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def ticks(panel: Any, values: Iterable[float], form: str = "g") -> None:
+    """Mark these values, and no others, on the x axis."""
+    marked = list(dict.fromkeys(values))
+    panel.set_xticks(marked, [f"{value:{form}}" for value in marked], minor=False)
+    panel.minorticks_off()
+
+
+def legend_beside(figure: Any, panel: Any) -> None:
+    """Put the legend of a panel to the right of all panels."""
+    lines = panel.get_legend_handles_labels()
+    figure.legend(*lines, loc="outside right center", fontsize="small")
