@@ -56,7 +56,7 @@ bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goe
 	$(BIN)/python -m benchmarks matrix --output results/bench.json $(RESUME)
 
 bench-peers: $(STAMP) ## enrich on Spark beside all that one would take instead; PEERS=--full adds 50M rows
-	PYTHONPATH=tests $(BIN)/python -m parts.bench_peers --output results/peers.json --figures docs/peers --data .bench $(PEERS)
+	PYTHONPATH=tests $(BIN)/python -m benchmarks peers --output results/peers.json --figures docs/peers $(PEERS)
 
 bench-stores: $(STAMP) ## without Spark: DuckDB, LMDB, RocksDB, SQLite, and joins in memory, beside ours, one thread each
 	$(BIN)/python -m benchmarks stores --output results/stores.json
@@ -65,16 +65,16 @@ bench-confined: $(STAMP) ## mapped reads in a memory cgroup of the budget, where
 	$(BIN)/python -m benchmarks confined --output results/confined.json
 
 bench-growth: $(STAMP) ## masters of 2M to 20M rows, at 5 % of R and at 32 MB; a figure
-	$(BIN)/python -m benchmarks growth --output results/growth.json --figure docs/growth.svg
+	$(BIN)/python -m benchmarks growth --output results/growth.json --figures docs
 
 bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a figure
-	$(BIN)/python -m benchmarks drift --output results/drift.json --figure docs/drift.svg
+	$(BIN)/python -m benchmarks drift --output results/drift.json --figures docs
 
 bench-spark: $(STAMP) ## a batch of one row, routing of rows to tasks, warm workers
 	$(BIN)/python -m benchmarks spark --output results/spark.json
 
 bench-live: $(STAMP) ## enrich from PostgreSQL and MariaDB beside a JDBC key list and row by row
-	PYTHONPATH=tests $(BIN)/python -m parts.bench_live --output results/live.json --data .bench
+	PYTHONPATH=tests $(BIN)/python -m benchmarks live --output results/live.json
 
 reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; runs, figures and verdicts for the docs
 	$(BIN)/python -m papers --output reproduced

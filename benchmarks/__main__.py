@@ -9,8 +9,11 @@ from benchmarks.engine.growth import GROWTH
 from benchmarks.engine.matrix import MATRIX
 from benchmarks.engine.stores import STORES
 from benchmarks.harness.command import command_line
+from benchmarks.spark.live import LIVE
+from benchmarks.spark.peers.measure import PEERS
+from benchmarks.spark.tasks import SPARK
 
-BENCHMARKS = (MATRIX, BUILD, STORES, CONFINED, GROWTH, DRIFT)
+BENCHMARKS = (MATRIX, BUILD, STORES, CONFINED, GROWTH, DRIFT, SPARK, LIVE, PEERS)
 app = command_line(BENCHMARKS)
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def experiments(only: str | None = None) -> dict[str, Experiment]:
 
 def tree_of(file: Traversable) -> Node:
     """Parse a YAML file; what is not YAML is an error with its line."""
-    from semistream.pipeline.text import parse  # noqa: PLC0415 - the extra may be missing
+    from semistream.pipeline.text import parse
 
     try:
         tree, problems = parse(file.read_text(encoding="utf-8"), {})

@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.show import markdown
+
 from papers.judge.claims import claims
 from papers.judge.figure import caption, draw
 from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost

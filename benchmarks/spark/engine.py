@@ -7,24 +7,24 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from pyspark.sql import SparkSession
 
 from semistream.errors import SemistreamError
 from semistream.spark.session import session
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.connection import Connection
-
-__all__ = ["Caller", "EngineError", "Engines"]
-
 _RAISED = re.compile(r"[\w.]+(Error|Exception): ")
 _PATH = {"spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2])}
 """Functions that run in Python workers are found there by the names of their modules."""
+_CONFIG = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.log.level": "OFF",  # a join that runs out of memory says so in the record
+}
 _ENDING = 10.0  # seconds in which a process, and then its JVM, may end by itself
 
 
@@ -35,8 +35,8 @@ class EngineError(SemistreamError):
 class Caller(Protocol):
     """Calls functions where there is a Spark session."""
 
-    def call(self, where: str, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401
-        """Give what a function returns that runs in the process with this name."""
+    def call(self, where: str, function: Callable[..., Any], *args: object) -> Any:
+        """Return what a function returns that runs in the process with this name."""
 
 
 class Engines:
@@ -73,11 +73,11 @@ class Engines:
             engine.close()
 
     def pid(self, where: str) -> int:
-        """Give the process with this name, above its JVM and its workers."""
+        """Return the process with this name, above its JVM and its workers."""
         return self._engine(where).pid
 
-    def call(self, where: str, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401
-        """Give what a function returns; after an error the process is started anew."""
+    def call(self, where: str, function: Callable[..., Any], *args: object) -> Any:
+        """Return what a function returns; after an error the process is started anew."""
         try:
             return self._engine(where).call(function, args)
         except EngineError:
@@ -100,7 +100,7 @@ class _Engine:
         self._process.start()
         theirs.close()
 
-    def call(self, function: Callable[..., Any], args: tuple[object, ...]) -> Any:  # noqa: ANN401
+    def call(self, function: Callable[..., Any], args: tuple[object, ...]) -> Any:
         try:
             self._connection.send((function, args))
             if not self._connection.poll(self._longest):
@@ -149,16 +149,16 @@ def _serve(connection: Connection, master: str, config: dict[str, str]) -> None:
 def _answer(
     function: Callable[..., Any], args: tuple[object, ...], master: str, config: dict[str, str]
 ) -> tuple[Any, str]:
-    """Give what a function returns, or what went wrong, be it that Spark does not start."""
+    """Return what a function returns, or what went wrong, be it that Spark does not start."""
     try:
-        session("semistream-bench", master=master, config=_PATH | config)
+        session("semistream-bench", master=master, config=_PATH | _CONFIG | config)
         return function(*args), ""
     except Exception as error:
         return None, _brief(error)
 
 
 def _brief(error: Exception) -> str:
-    r"""Give what an error says, without Java's stack.
+    r"""Return what an error says, without Java's stack.
 
     Examples
     --------
@@ -166,9 +166,9 @@ def _brief(error: Exception) -> str:
     'ValueError: no'
     """
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    said = [line for line in lines if not line.startswith("An error occurred while calling")]
     raised = [line for line in lines if _RAISED.match(line)]
     if raised and "Traceback" in str(error):  # in a worker: Spark's own first line says nothing
         return raised[-1][:300]
-    first = re.sub(r"^\[STREAM_FAILED\].*?exception: ", "", told[0] if told else "")
+    first = re.sub(r"^\[STREAM_FAILED\].*?exception: ", "", said[0] if said else "")
     return f"{type(error).__name__}: {first}"[:300]

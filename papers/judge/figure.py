@@ -47,8 +47,8 @@ _PREDICTED = frozenset({"validation", "curve", "optimum", "reads", "least"})
 def draw(experiment: Experiment, record: Record, printed: Sequence[Published], path: Path) -> None:
     """Draw an experiment: on the left what is published, on the right what was measured."""
     try:
-        import matplotlib as mpl  # noqa: PLC0415 - an extra
-        from matplotlib.figure import Figure  # noqa: PLC0415
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
     except ModuleNotFoundError:
         msg = "figures need matplotlib: pip install 'semistream[figures]'"
         raise OptionError(msg) from None
@@ -67,7 +67,7 @@ def draw(experiment: Experiment, record: Record, printed: Sequence[Published], p
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
-def _axes(panel: Any, experiment: Experiment, y: str, title: str) -> None:  # noqa: ANN401 - matplotlib has no types
+def _axes(panel: Any, experiment: Experiment, y: str, title: str) -> None:
     name, unit = _X[experiment.vary]
     if experiment.vary in _LOG:
         panel.set_xscale("log", base=2)
@@ -77,7 +77,7 @@ def _axes(panel: Any, experiment: Experiment, y: str, title: str) -> None:  # no
     panel.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
 
 
-def _measured(panel: Any, experiment: Experiment, record: Record) -> None:  # noqa: ANN401
+def _measured(panel: Any, experiment: Experiment, record: Record) -> None:
     """Draw a line for each algorithm, in the paper's order, with 95 % confidence intervals."""
     name, unit = _Y.get(experiment.kind, _RATE)
     labels = list(dict.fromkeys(run["label"] for run in record["runs"]))
@@ -100,7 +100,7 @@ def _color(label: str, number: int) -> str:
 
 
 def _line(
-    panel: Any,  # noqa: ANN401 - matplotlib has no types
+    panel: Any,
     experiment: Experiment,
     record: Record,
     label: str,
@@ -128,7 +128,7 @@ def _half(run: Mapping[str, Any]) -> float:
 
 
 def _published(
-    panel: Any,  # noqa: ANN401 - matplotlib has no types
+    panel: Any,
     experiment: Experiment,
     record: Record,
     printed: Sequence[Published],
@@ -147,7 +147,7 @@ def _published(
         panel.text(0.02, 0.95, said, va="top", fontsize=9, transform=panel.transAxes)
 
 
-def _numbers(panel: Any, experiment: Experiment, numbers: Sequence[Published]) -> None:  # noqa: ANN401
+def _numbers(panel: Any, experiment: Experiment, numbers: Sequence[Published]) -> None:
     name, unit = _Y.get(experiment.kind, _RATE)
     x = [(p.x or 0) / _X[experiment.vary][1] for p in numbers]
     panel.plot(x, [(p.value or 0) / unit for p in numbers], "o--", color="grey", label="published")
@@ -156,7 +156,7 @@ def _numbers(panel: Any, experiment: Experiment, numbers: Sequence[Published]) -
 
 
 def _ratios(
-    panel: Any,  # noqa: ANN401 - matplotlib has no types
+    panel: Any,
     experiment: Experiment,
     record: Record,
     ratios: Sequence[Published],

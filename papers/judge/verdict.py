@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.summary import LOST
+
 from papers.judge.rules import RULES, Found, paired
 from semistream.units import format_bytes
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
 from benchmarks.workload import Feed, Workload
+
 from papers.run.measure import facts_of, started, watched
 from semistream.cost.run import Run, one_thread
 from semistream.errors import BudgetError, SemistreamError

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.store import read_record, write_record
+
 from papers.run.cells import groups
 from papers.run.measure import Bench, pinned, rates
 from papers.run.nodes import side_by_side
@@ -104,7 +105,7 @@ def _group(
     if experiment.kind == "nodes":
         return side_by_side(group, bench, folder)
     if experiment.kind == "tasks":
-        from papers.run.tasks import on_spark  # noqa: PLC0415 - Spark is an extra
+        from papers.run.tasks import on_spark
 
         return on_spark(group, bench, folder)
     kinds: dict[str, Callable[[Group, Bench], Iterator[tuple[Cell, dict[str, Any]]]]] = {

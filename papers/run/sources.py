@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from benchmarks.workload import BATCH_ROWS, Feed, Workload
+
 from papers.run.weather import FOLDER, origin, read_reports, stand_in
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError

@@ -21,7 +21,7 @@ _BEANS = "*.{}:operator_name=LookupJoin*,*"
 class Counters:
     """The join's own metrics, read in the JVM that runs it: exact at the moment they are read."""
 
-    def __init__(self, jvm: Any, tasks: int) -> None:  # noqa: ANN401 - Py4J's
+    def __init__(self, jvm: Any, tasks: int) -> None:
         self._name = jvm.javax.management.ObjectName
         self._server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
         self._tasks = tasks
@@ -63,10 +63,10 @@ def main() -> None:
     Path(job["answer"]).write_text(json.dumps(samples))
 
 
-def _insert(job: dict[str, Any]) -> Any:  # noqa: ANN401 - PyFlink's
+def _insert(job: dict[str, Any]) -> Any:
     """Start the job."""
-    from pyflink.common import Configuration  # type: ignore[import-not-found]  # noqa: PLC0415
-    from pyflink.table import (  # type: ignore[import-not-found]  # noqa: PLC0415
+    from pyflink.common import Configuration  # type: ignore[import-not-found]
+    from pyflink.table import (  # type: ignore[import-not-found]
         EnvironmentSettings,
         TableEnvironment,
     )
@@ -81,10 +81,10 @@ def _insert(job: dict[str, Any]) -> Any:  # noqa: ANN401 - PyFlink's
     return tables.execute_sql(job["insert"])
 
 
-def _watch(insert: Any, job: dict[str, Any]) -> list[list[float]]:  # noqa: ANN401
+def _watch(insert: Any, job: dict[str, Any]) -> list[list[float]]:
     """Sample until enough rows are taken, then cancel the job; or until it ends by itself."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped, unused-ignore]  # noqa: PLC0415
-    from pyflink.java_gateway import get_gateway  # type: ignore[import-not-found]  # noqa: PLC0415
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped, unused-ignore]
+    from pyflink.java_gateway import get_gateway  # type: ignore[import-not-found]
 
     counters, client = Counters(get_gateway().jvm, job["parallelism"]), insert.get_job_client()
     ended = client.get_job_execution_result()

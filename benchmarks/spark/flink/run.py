@@ -16,30 +16,18 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.spark.flink.setup import Flink, prepare
+from benchmarks.harness.memory import Footprint
+from benchmarks.spark.flink.setup import Flink
 from benchmarks.spark.flink.sql import FlinkSetting, insert, tables
-from benchmarks.spark.footprint import Footprint
 from semistream.errors import OptionError, SemistreamError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-__all__ = [
-    "Flink",
-    "FlinkError",
-    "FlinkRun",
-    "FlinkSetting",
-    "join_by_flink",
-    "prepare",
-    "time_flink",
-]
 
 _JOB = Path(__file__).with_name("job.py")
 _SETTINGS = {

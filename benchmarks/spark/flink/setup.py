@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from semistream.errors import SemistreamError
 from semistream.spark.java import find_java
 from semistream.spark.maven import Artifact, download
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-__all__ = ["CONNECTOR", "VERSION", "Flink", "prepare"]
 
 VERSION = "2.3.0"
 CONNECTOR = "4.0.0-2.0"

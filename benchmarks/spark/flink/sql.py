@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
 
 from benchmarks.spark.data import KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pyarrow as pa
-
-    from benchmarks.spark.live.store import Store
-
-__all__ = ["FlinkSetting", "insert", "tables"]
+from benchmarks.spark.database import Store
 
 _TYPES = {"int64": "BIGINT", "int32": "INT", "double": "DOUBLE", "string": "STRING"}
 _SALES = f"{KEY} BIGINT, sale BIGINT, quantity INT"

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from benchmarks.rounds import best, core_rates, is_bound, is_plain, rates, steadily, to, warm
+from benchmarks.harness.record import Record
+from benchmarks.harness.samples import quantile, spread, thousands
 from benchmarks.spark.peers.claims import BESIDE_FLINK, claims
-from benchmarks.summary import quantile, thousands
+from benchmarks.spark.peers.rates import best, core_rates, is_bound, is_plain, rates, steadily, to
+from benchmarks.spark.queries import warm
 from semistream.cost.sheet import Sheet
 from semistream.units import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from semistream.cost.spread import Spread
-
-    Record = dict[str, Any]
-
-__all__ = ["peers_sheets"]
 
 _OURS = "enrich"
 
 
-def peers_sheets(record: Record) -> Iterator[Sheet]:
-    """Give the tables of a record; one that is not complete has some of them."""
+def sheets(record: Record) -> Iterator[Sheet]:
+    """Return the tables of a record; one that is not complete has some of them."""
     cells = record.get("cells", [])
     plain = [c for c in cells if is_plain(record, c)]
     for rows in dict.fromkeys(cell["rows"] for cell in plain):
@@ -77,11 +71,7 @@ def _to_best(cell: Record, rivals: list[str], record: Record) -> str:
     dropped = record["dropped"]
     rival = best(cell, rivals, dropped)
     found = to(cell, _OURS, rival, dropped)
-    return f"{_times(found)} {rival}" if found else "–"
-
-
-def _times(found: Spread) -> str:
-    return f"{found.middle:.2f}× ({found.least:.2f}–{found.most:.2f})"
+    return f"{found.show(unit='×')} {rival}" if found else "–"
 
 
 def _memory(record: Record) -> Sheet:
@@ -111,7 +101,7 @@ def _signed(size: int) -> str:
 
 
 def _growth(record: Record) -> Sheet:
-    """Give rates of large batches and times of small ones: R and budget down."""
+    """Return rates of large batches and times of small ones: R and budget down."""
     large = max(entry["batch_rows"] for entry in record["growth"])
     rows = []
     for entry in sorted(record["growth"], key=_setting):
@@ -124,7 +114,7 @@ def _growth(record: Record) -> Sheet:
         shown = (
             (f"{entry['batch_rows'] / middle:,.0f}", "")
             if entry["batch_rows"] == large
-            else ("", f"{middle:.0f} ms ({min(warmed)}–{max(warmed)})")
+            else ("", spread(warmed).show(".0f", " ms"))
         )
         rows.append((*about, *shown))
     heads = ("R", "budget", "read", "thousand rows/s", "a small batch")
@@ -134,7 +124,7 @@ def _growth(record: Record) -> Sheet:
 
 
 def _setting(entry: Record) -> tuple[Any, ...]:
-    """Give what entries that were measured in an order that was drawn are shown by."""
+    """Return the order in which entries are shown; they were measured in a random one."""
     return entry["rows"], entry["memory"], entry["read"] == "direct", -entry["batch_rows"]
 
 

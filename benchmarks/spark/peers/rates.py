@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from semistream.cost.spread import Spread, ratio, spread
+from benchmarks.harness.record import Record
+from benchmarks.harness.samples import Spread, ratio, spread
+from benchmarks.spark.queries import warm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-__all__ = [
-    "Steadily",
-    "best",
-    "core_rates",
-    "is_bound",
-    "is_plain",
-    "rates",
-    "steadily",
-    "to",
-    "warm",
-]
+    from collections.abc import Iterable
 
 
-def is_plain(record: dict[str, Any], cell: dict[str, Any]) -> bool:
+def is_plain(record: Record, cell: Record) -> bool:
     """Whether a cell has the skew and budget of most, and one row a key."""
     usual = (1.0, record["grid"]["share"], 1)
     return (cell["exponent"], cell["share"], cell["duplicates"]) == usual
@@ -34,13 +24,8 @@ def is_bound(system: str) -> bool:
     return system in {"none", "bound"} or system.endswith("-memory")
 
 
-def warm(milliseconds: Sequence[int], dropped: int) -> Sequence[int]:
-    """Leave out the first batches; of a query that was ended early the last one counts."""
-    return milliseconds[dropped:] or milliseconds[-1:]
-
-
-def rates(cell: dict[str, Any], system: str, dropped: int) -> list[float]:
-    """Give the rows a second of each round, by the median of its batches.
+def rates(cell: Record, system: str, dropped: int) -> list[float]:
+    """Return the rows a second of each round, by the median of its batches.
 
     Examples
     --------
@@ -51,27 +36,27 @@ def rates(cell: dict[str, Any], system: str, dropped: int) -> list[float]:
     return [1000 * cell["batch_rows"] / statistics.median(warm(took, dropped)) for took in rounds]
 
 
-def best(cell: dict[str, Any], systems: Iterable[str], dropped: int) -> str | None:
-    """Give the one of some systems with the best median, if one has not failed."""
+def best(cell: Record, systems: Iterable[str], dropped: int) -> str | None:
+    """Return the one of some systems with the best median, if one has not failed."""
     known = [name for name in systems if cell["milliseconds"].get(name)]
     middle = {name: spread(rates(cell, name, dropped)).middle for name in known}
     return max(middle, key=lambda name: middle[name], default=None)
 
 
-def to(cell: dict[str, Any], mine: str, other: str | None, dropped: int) -> Spread | None:
-    """Give the ratio of a system to another, round by round; None where one has failed."""
+def to(cell: Record, mine: str, other: str | None, dropped: int) -> Spread | None:
+    """Return the ratio of a system to another, round by round; None where one has failed."""
     if other is None or not (cell["milliseconds"].get(mine) and cell["milliseconds"].get(other)):
         return None
     return ratio(rates(cell, mine, dropped), rates(cell, other, dropped))
 
 
-def core_rates(record: dict[str, Any]) -> dict[int, list[float]]:
-    """Give the rows a second of each round, by the number of processors."""
-    found: dict[int, list[float]] = {}
+def core_rates(record: Record) -> dict[int, list[float]]:
+    """Return the rows a second of each round, by the number of processors."""
+    by_count: dict[int, list[float]] = {}
     for entry in record["cores"]:
         middle = statistics.median(warm(entry["milliseconds"], record["dropped"]))
-        found.setdefault(entry["cores"], []).append(1000 * entry["batch_rows"] / middle)
-    return found
+        by_count.setdefault(entry["cores"], []).append(1000 * entry["batch_rows"] / middle)
+    return by_count
 
 
 class Steadily(NamedTuple):
@@ -87,14 +72,14 @@ class Steadily(NamedTuple):
     """Rows a second; less than arrive where they pile up."""
 
 
-def steadily(entry: dict[str, Any]) -> Steadily | None:
-    """Give the batches that began when all was warm; None where there are not two.
+def steadily(entry: Record) -> Steadily | None:
+    """Return the batches that began when all was warm; None where there are not two.
 
     Examples
     --------
     >>> entry = {"warm": 1, "starts": [0, 1500, 2000], "milliseconds": [900, 300, 400]}
-    >>> found = steadily(entry | {"taken": [9, 100, 125], "waited": [0, 350, 500]})
-    >>> found.took, found.rate
+    >>> warm = steadily(entry | {"taken": [9, 100, 125], "waited": [0, 350, 500]})
+    >>> warm.took, warm.rate
     ([300, 400], 250.0)
     """
     starts = entry.get("starts", [])

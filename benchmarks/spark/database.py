@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 import pyarrow.csv as pc
 
-from benchmarks.spark.data import KEY
+from benchmarks.spark.data import KEY, Products
 from semistream.errors import OptionError
 from semistream.spark.maven import Artifact
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
-
-    from benchmarks.spark.data import Products
-
-__all__ = ["JARS", "Store", "store_of"]
 
 JARS = (
     Artifact("org.postgresql", "postgresql", "42.7.14"),
@@ -47,16 +41,16 @@ class Store:
         """The address and the properties that Spark's JDBC source takes."""
         raise NotImplementedError
 
-    def connect(self) -> Any:  # noqa: ANN401 - the driver's own type
+    def connect(self) -> Any:
         """Connect, to commit by itself."""
         raise NotImplementedError
 
     def lookup(self, columns: Sequence[str]) -> str:
-        """Give the query of one key."""
+        """Return the query of one key."""
         return f"SELECT {', '.join(columns)} FROM {self.table} WHERE {KEY} = %s"  # noqa: S608 - ours
 
     def queries(self) -> int:
-        """Give how many queries the server has answered so far."""
+        """Return how many queries the server has answered so far."""
         raise NotImplementedError
 
     def load(self, products: Products) -> None:
@@ -64,7 +58,7 @@ class Store:
         raise NotImplementedError
 
     def version(self) -> str:
-        """Give the server's version."""
+        """Return the server's version."""
         return str(self._rows("SELECT version()")[0][0])
 
     @property
@@ -114,13 +108,13 @@ class _PostgreSQL(Store):
             "driver": "org.postgresql.Driver",
         }
 
-    def connect(self) -> Any:  # noqa: ANN401
-        import psycopg  # noqa: PLC0415 - an extra
+    def connect(self) -> Any:
+        import psycopg
 
         return psycopg.connect(self.url, autocommit=True)
 
     def queries(self) -> int:
-        """Give the transactions; each query here is one. A server tells them a second late."""
+        """Return the transactions; each query here is one. A server tells them a second late."""
         query = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
         return int(self._rows(query)[0][0])
 
@@ -146,13 +140,13 @@ class _MySQL(Store):
         address = f"jdbc:mysql://{self._place}?permitMysqlScheme"
         return address, {**self._login, "driver": "org.mariadb.jdbc.Driver"}
 
-    def connect(self) -> Any:  # noqa: ANN401
-        import pymysql  # noqa: PLC0415 - an extra
+    def connect(self) -> Any:
+        import pymysql
 
         return pymysql.connect(**self._parts, autocommit=True, local_infile=True)
 
     def queries(self) -> int:
-        """Give the statements that select."""
+        """Return the statements that select."""
         return int(self._rows("SHOW GLOBAL STATUS LIKE 'Com_select'")[0][1])
 
     def load(self, products: Products) -> None:
@@ -174,8 +168,6 @@ class _MySQL(Store):
 
 
 def _csv(batch: pa.RecordBatch) -> bytes:
-    import io  # noqa: PLC0415
-
     sink = io.BytesIO()
     pc.write_csv(batch, sink, pc.WriteOptions(include_header=False))
     return sink.getvalue()
@@ -185,7 +177,7 @@ _KINDS: dict[str, type[Store]] = {"postgresql": _PostgreSQL, "mysql": _MySQL}
 
 
 def store_of(url: str, table: str) -> Store:
-    """Give the store at an address.
+    """Return the store at an address.
 
     Examples
     --------

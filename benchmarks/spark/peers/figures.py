@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from benchmarks.rounds import is_plain, rates, steadily, warm
-from benchmarks.summary import quantile
-from semistream.cost.spread import spread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Record = dict[str, Any]
-
-__all__ = ["PEERS_FIGURES"]
+from benchmarks.harness.figure import legend_beside, ticks
+from benchmarks.harness.record import Record
+from benchmarks.harness.samples import quantile, spread
+from benchmarks.spark.peers.rates import is_plain, rates, steadily
+from benchmarks.spark.queries import warm
 
 _LINES = (
     "enrich",
@@ -33,7 +29,7 @@ _LINES = (
 _COLOURS = {name: "black" if name == "enrich" else f"C{i - 1}" for i, name in enumerate(_LINES)}
 
 
-def _by_memory(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+def _by_memory(record: Record, figure: Any) -> None:
     """Draw the rate against the budget, at the least R."""
     rows, batch = (min(_values(record, "rows")), max(_values(record, "batch_rows")))
     chosen = [
@@ -46,10 +42,10 @@ def _by_memory(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotli
     _lines(panel, record, chosen, lambda cell: 100 * cell["share"], _rate)
     panel.set(xlabel="budget, % of R", ylabel="million stream rows/s", xscale="log", ylim=(0, None))
     panel.set_title(f"R = {rows / 1e6:g}M, left, Zipf 1, batches of {batch:,}")
-    _ticks(panel, {f"{100 * c['share']:g}": 100 * c["share"] for c in chosen})
+    ticks(panel, [100 * cell["share"] for cell in chosen])
 
 
-def _by_rows(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+def _by_rows(record: Record, figure: Any) -> None:
     """Draw the rate against the size of R: one panel a join and batch."""
     sizes = _values(record, "batch_rows")[-2:]
     kinds = [(how, size) for how in reversed(_values(record, "how")) for size in sizes]
@@ -60,12 +56,12 @@ def _by_rows(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib 
         panel.set(
             xlabel="rows of R, million", xscale="log", yscale="log", title=f"{how}, {batch:,}"
         )
-        _ticks(panel, {f"{c['rows'] / 1e6:g}": c["rows"] / 1e6 for c in chosen})
+        ticks(panel, [cell["rows"] / 1e6 for cell in chosen])
     panels[0].set_ylabel("million stream rows/s")
-    _legend_beside(figure, panels[0])
+    legend_beside(figure, panels[0])
 
 
-def _by_batch(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+def _by_batch(record: Record, figure: Any) -> None:
     """Draw the time of a micro-batch against its size: one panel an R."""
     sizes = _values(record, "rows")
     panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
@@ -75,10 +71,10 @@ def _by_batch(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib
         panel.set(xlabel="rows of a micro-batch", xscale="log", yscale="log")
         panel.set_title(f"R = {rows / 1e6:g}M, left")
     panels[0].set_ylabel("seconds of a micro-batch")
-    _legend_beside(figure, panels[0])
+    legend_beside(figure, panels[0])
 
 
-def _growing(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+def _growing(record: Record, figure: Any) -> None:
     """Draw throughput, time of small batches, and memory as R grows."""
     grown = sorted((e for e in record["growth"] if "failed" not in e), key=lambda e: e["rows"])
     batches = sorted({entry["batch_rows"] for entry in grown})
@@ -98,12 +94,12 @@ def _growing(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib 
                     panel, record, [e for e in chosen if e["read"] == read], constant, value
                 )
         panel.set(xlabel="rows of R, million", title=label, xscale="log", ylim=(0, None))
-        _ticks(panel, {f"{e['rows'] / 1e6:g}": e["rows"] / 1e6 for e in chosen})
+        ticks(panel, [entry["rows"] / 1e6 for entry in chosen])
     panels[0].legend(fontsize="small")
 
 
 def _held(record: Record) -> list[Record]:
-    """Give what was measured of our memory, by R; it is with mapped reads, as by default."""
+    """Return what was measured of our memory, by R; it is with mapped reads, as by default."""
     entries = [e for e in record.get("memory", []) if e["system"] == "enrich" and "busy" in e]
     return [e | {"read": "mapped"} for e in sorted(entries, key=lambda e: e["rows"])]
 
@@ -113,7 +109,7 @@ def _more(entry: Record) -> int:
 
 
 def _growth_line(
-    panel: Any,  # noqa: ANN401 - matplotlib has no types
+    panel: Any,
     record: Record,
     entries: list[Record],
     constant: bool,
@@ -130,15 +126,15 @@ def _growth_line(
         panel.plot(x, y, style, marker="s" if constant else "o", label=label)
 
 
-def _steadily(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+def _steadily(record: Record, figure: Any) -> None:
     """Draw the share of micro-batches that took at most so long."""
     panel = figure.subplots()
     for entry in record["steady"]:
         if found := steadily(entry):
             took, label = sorted(found.took), record["labels"][entry["system"]]
             share = [100 * (i + 1) / len(took) for i in range(len(took))]
-            told = f"{label}: p99 {quantile(took, 0.99):,.0f} ms, {found.rate / 1e3:.1f}k rows/s"
-            panel.plot(took, share, label=told)
+            text = f"{label}: p99 {quantile(took, 0.99):,.0f} ms, {found.rate / 1e3:.1f}k rows/s"
+            panel.plot(took, share, label=text)
     about = record["steady"][0]
     panel.set(xscale="log", xlabel="milliseconds of a micro-batch", ylabel="% of batches")
     panel.set_title(f"{about['rate']:,} rows/s arrive, {about['batch']:,} at a time")
@@ -146,7 +142,7 @@ def _steadily(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib
 
 
 def _values(record: Record, name: str) -> list[Any]:
-    """Give the values that cells have, in order."""
+    """Return the values that cells have, in order."""
     return sorted({cell[name] for cell in record["cells"]})
 
 
@@ -161,7 +157,7 @@ def _plain(record: Record) -> list[Record]:
 
 
 def _lines(
-    panel: Any,  # noqa: ANN401 - matplotlib has no types
+    panel: Any,
     record: Record,
     cells: list[Record],
     x: Callable[[Record], float],
@@ -189,17 +185,7 @@ def _seconds(record: Record, cell: Record, name: str) -> float:
     return float(cell["batch_rows"]) / spread(rates(cell, name, record["dropped"])).middle
 
 
-def _legend_beside(figure: Any, panel: Any) -> None:  # noqa: ANN401 - matplotlib has no types
-    lines = panel.get_legend_handles_labels()
-    figure.legend(*lines, loc="outside right center", fontsize="small")
-
-
-def _ticks(panel: Any, ticks: dict[str, float]) -> None:  # noqa: ANN401 - matplotlib has no types
-    panel.set_xticks(list(ticks.values()), list(ticks), minor=False)
-    panel.minorticks_off()
-
-
-PEERS_FIGURES: dict[str, tuple[str, Callable[[Record, Any], None]]] = {
+FIGURES: dict[str, tuple[str, Callable[[Record, Any], None]]] = {
     "memory": ("cells", _by_memory),
     "rows": ("cells", _by_rows),
     "batch": ("cells", _by_batch),
