@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.show import markdown
-
+from benchmarks.harness.table import markdown
 from papers.judge.claims import claims
 from papers.judge.figure import caption, draw
 from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost

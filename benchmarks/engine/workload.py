@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from semistream import build_master
 from semistream.errors import OptionError
-from semistream.master import build_master
 from semistream.workloads import Stream, Zipf, master_table
 
 Ints = NDArray[np.int64]

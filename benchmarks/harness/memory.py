@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Self
 
-from semistream.master.files import held_pages
+from semistream.master.files.drafts import held_pages
 
 
 def anonymous_bytes() -> int:

@@ -15,16 +15,16 @@ _SETTINGS = {
 
 @contextmanager
 def running(names: Sequence[str]) -> Iterator[list[str]]:
-    """Start servers, and return their addresses; none where the tests' parts are not on the path.
+    """Start servers, and return their addresses; none where the tests' are not on the path.
 
-    They are those of ``tests/parts``, which ``make`` puts on the path.
+    They are those of ``tests/support``, which ``make`` puts on the path.
     """
     with ExitStack() as stack:
         try:
-            parts = import_module("parts.databases") if names else None
+            module = import_module("support.servers.databases") if names else None
         except ModuleNotFoundError:
-            parts = None
-        servers = [getattr(parts, name)(**_SETTINGS[name]) for name in names] if parts else []
+            module = None
+        servers = [getattr(module, name)(**_SETTINGS[name]) for name in names] if module else []
         for server in servers:
             stack.callback(server.remove)
             server.start()

@@ -15,7 +15,7 @@ import pyarrow.csv as pc
 
 from benchmarks.spark.data import KEY, Products
 from semistream.errors import OptionError
-from semistream.spark.maven import Artifact
+from semistream.spark.cluster.maven import Artifact
 
 JARS = (
     Artifact("org.postgresql", "postgresql", "42.7.14"),

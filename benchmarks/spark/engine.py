@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 from pyspark.sql import SparkSession
 
 from semistream.errors import SemistreamError
-from semistream.spark.session import session
+from semistream.spark.cluster.session import session
 
 _RAISED = re.compile(r"[\w.]+(Error|Exception): ")
 _PATH = {"spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2])}

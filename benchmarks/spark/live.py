@@ -19,8 +19,8 @@ from benchmarks.spark.queries import DifferentRowsError, fingerprint, time_batch
 from benchmarks.spark.systems import Setting
 from semistream.cost.sheet import Sheet
 from semistream.errors import OptionError
-from semistream.spark.jars import folder_for
-from semistream.spark.maven import download
+from semistream.spark.cluster.jars import folder_for
+from semistream.spark.cluster.maven import download
 from semistream.units import format_bytes
 
 _SYSTEMS = {

@@ -18,7 +18,7 @@ from benchmarks.spark.data import KEY, Products, whole_folder
 from benchmarks.spark.database import Store, store_of
 from benchmarks.stores import ENGINES, ByKey, Engine, built
 from semistream.algorithms import algorithms
-from semistream.enrich import enrich
+from semistream.api import enrich
 from semistream.master import open_master
 from semistream.spark.types import spark_field
 

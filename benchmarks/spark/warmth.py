@@ -20,13 +20,13 @@ from benchmarks.spark.data import KEY, Batches, Products, Sales, cold_copy
 from benchmarks.spark.engine import Caller
 from benchmarks.spark.queries import finished, milliseconds
 from benchmarks.spark.systems import Setting
+from semistream.api import watch
 from semistream.cost.sheet import Sheet
-from semistream.enrich import watch
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import open_master
 from semistream.metrics import Metrics
-from semistream.spark.watch import BatchMetrics
+from semistream.spark.metrics.watch import BatchMetrics
 from semistream.units import format_bytes
 
 _OFFERED = 10_000  # rows that a join is given at once, as Spark gives them

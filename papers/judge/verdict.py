@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.summary import LOST
-
+from benchmarks.harness.claims import LOST
 from papers.judge.rules import RULES, Found, paired
 from semistream.units import format_bytes
 

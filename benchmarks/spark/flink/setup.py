@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semistream.errors import SemistreamError
-from semistream.spark.java import find_java
-from semistream.spark.maven import Artifact, download
+from semistream.spark.cluster.java import find_java
+from semistream.spark.cluster.maven import Artifact, download
 
 VERSION = "2.3.0"
 CONNECTOR = "4.0.0-2.0"

@@ -27,8 +27,8 @@ from benchmarks.spark.peers.tables import sheets
 from benchmarks.spark.queries import DROPPED, versions
 from benchmarks.spark.systems import SYSTEMS
 from semistream.errors import OptionError
-from semistream.spark.jars import DELTA_CATALOG, EXTENSIONS, artifacts, folder_for
-from semistream.spark.maven import JarsError, download
+from semistream.spark.cluster.jars import DELTA_CATALOG, EXTENSIONS, artifacts, folder_for
+from semistream.spark.cluster.maven import JarsError, download
 
 _OF_A_RUN = ("date", "source", "load", "cpu")  # what differs where parts are measured one by one
 
