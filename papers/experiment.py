@@ -1,22 +1,30 @@
-"""An experiment of a paper as data: the settings, what is varied, what is run and measured."""
+"""The papers' experiments as data: settings, what is varied, what is run and measured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
 
 from semistream.algorithms import algorithms
-from semistream.pipeline.file import values as legal
-from semistream.pipeline.file.problems import Mistakes, Problem, collect, unknown
-from semistream.pipeline.file.sections import Section, setting
+from semistream.errors import OptionError, SemistreamError
+from semistream.units import parse_bytes, parse_count
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from semistream.pipeline.file.node import Node, Scalar
-
-__all__ = ["KINDS", "VARIED", "Data", "Experiment", "Lines", "Paper", "Series"]
-
+T = TypeVar("T")
+PAPERS = ("meshjoin", "x-hybridjoin", "tuned-x-hybridjoin", "pcsrj", "moij")
 KINDS = {
     "rate": "stream rows a second",
     "validation": "stream rows a second, predicted and measured",
@@ -28,31 +36,67 @@ KINDS = {
     "nodes": "stream rows a second of processes side by side",
     "tasks": "stream rows a second of tasks on Spark",
 }
-VARIED: dict[str, Callable[[Node], float]] = {
-    "rows": legal.count(),
-    "memory": legal.size,
-    "share": legal.number(0.0001, 1),
-    "exponent": legal.number(0, 2),
-    "buffer": legal.size,
-    "k": legal.count(),
-    "l": legal.count(),
-    "rate": legal.count(),
-    "tasks": legal.count(),
+Count = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
+Size = Annotated[int, BeforeValidator(parse_bytes), Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0001, le=1)]
+Exponent = Annotated[float, Field(ge=0, le=2)]
+VARIED: dict[str, Any] = {
+    "rows": Count,
+    "memory": Size,
+    "share": Share,
+    "exponent": Exponent,
+    "buffer": Size,
+    "k": Count,
+    "l": Count,
+    "rate": Count,
+    "tasks": Count,
 }
 _KNOBS = frozenset({"buffer", "k", "l"})
 _NODES = 2  # processes of a line, if it has several
+_STRICT = ConfigDict(extra="forbid")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Data(Section):
+class ExperimentError(SemistreamError, ValueError):
+    """A file of an experiment or of claims has mistakes; the message lists all of them."""
+
+
+def one_of(what: str, known: Callable[[], list[str]]) -> BeforeValidator:
+    """Accept only these names; the error suggests the nearest one."""
+
+    def check(name: str) -> str:
+        if name not in known():
+            raise OptionError.unknown(what, name, known())
+        return name
+
+    return BeforeValidator(check)
+
+
+def _check_values(given: Any) -> Any:
+    """Read the values of what is varied by its kind; they must ascend."""
+    vary = given.get("vary") if isinstance(given, dict) else None
+    if vary in VARIED and "values" in given:
+        one = TypeAdapter(VARIED[vary])
+        values = tuple(one.validate_python(value) for value in given["values"])
+        if list(values) != sorted(set(values)) or not values:
+            msg = f"values {list(values)} must be in ascending order, each once"
+            raise ValueError(msg)
+        return given | {"values": values}
+    return given
+
+
+Varied = Annotated[str, one_of("vary", lambda: list(VARIED))]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Data:
     """Master and stream: sizes, skew, where they come from."""
 
-    source: str = setting(legal.choice(("zipf", "tpch", "weather")))
-    rows: int = setting(legal.count())
-    row_bytes: int = setting(legal.count(), 120)
-    stream_bytes: int = setting(legal.count(), 20)
-    exponent: float = setting(legal.number(0, 2), 1.0)
-    sorted: bool = setting(legal.flag, False)
+    source: Literal["zipf", "tpch", "weather"]
+    rows: Count
+    row_bytes: Count = 120
+    stream_bytes: Count = 20
+    exponent: Exponent = 1.0
+    sorted: bool = False
     """Whether R is sorted by access frequency."""
 
     @property
@@ -61,122 +105,144 @@ class Data(Section):
         return self.rows * self.row_bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Series:
     """One line of a figure: an algorithm and its options."""
 
-    algorithm: str
-    options: Mapping[str, Scalar] = field(default_factory=dict)
+    algorithm: Annotated[str, one_of("algorithm", lambda: list(algorithms()))]
+    options: Mapping[str, int | float | str] = field(default_factory=dict)
     unique: bool = False
     """Whether it joins with R without duplicates, as the papers' CACHEJOIN does."""
     processes: int = 1
     """How many share R, the stream and the memory."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_options(cls, given: Any) -> Any:
+        own = {"algorithm", "options", "unique", "processes"}
+        if not isinstance(given, dict) or "options" in given:
+            return given
+        options = {name: value for name, value in given.items() if name not in own}
+        return {name: given[name] for name in given if name in own} | {"options": options}
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, config=_STRICT)
 class Lines:
     """A second setting that is varied: a line of the figure for each of its values."""
 
-    vary: str
+    vary: Varied
     values: tuple[float, ...]
+    _read = model_validator(mode="before")(_check_values)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Experiment(Section):
+def _named_lines(given: Any) -> Any:
+    """Let a list of algorithms stand for lines of these names."""
+    return {name: {"algorithm": name} for name in given} if isinstance(given, list) else given
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Experiment:
     """A figure of a paper: what is run for it."""
 
-    figure: str = setting(legal.text)
-    section: str = setting(legal.text)
-    title: str = setting(legal.text)
-    kind: str = setting(legal.choice(tuple(KINDS)))  # type: ignore[misc] # a section's is its own
+    figure: str
+    section: str
+    title: str
+    kind: Annotated[str, one_of("kind", lambda: list(KINDS))]
     data: Data
-    memory: int | None = setting(legal.size, None)
-    share: float | None = setting(legal.number(0.0001, 1), None)
-    rate: int | None = setting(legal.count(), None)
-    vary: str = setting(legal.choice(tuple(VARIED)))
-    values: tuple[float, ...]
+    memory: Size | None = None
+    share: Share | None = None
+    rate: Count | None = None
+    vary: Varied
+    values: tuple[int | float, ...]
     lines: Lines | None = None
-    series: Mapping[str, Series]
-    note: str = setting(legal.text, "")
+    series: Annotated[dict[str, Series], BeforeValidator(_named_lines)]
+    note: str = ""
+    _read = model_validator(mode="before")(_check_values)
 
-    def conflicts(self) -> Iterator[tuple[str, str]]:
-        """Tell settings that do not go together."""
+    @model_validator(mode="after")
+    def _check(self) -> Experiment:
+        if conflicts := list(self._conflicts()):
+            raise ValueError("; ".join(conflicts))
+        return self
+
+    def _conflicts(self) -> Iterator[str]:
+        """Yield settings that do not go together."""
         varied = {self.vary, self.lines.vary if self.lines else ""}
         given = {n for n in ("memory", "share") if getattr(self, n) is not None} | varied
         if self.kind != "least" and not given & {"memory", "share"}:
-            yield "memory", "is missing; give memory or share, or vary one of them"
+            yield "memory is missing; give memory or share, or vary one of them"
         for name in ("memory", "share", "rate"):
             if name in varied and getattr(self, name) is not None:
-                yield name, "is varied; leave it out"
+                yield f"{name} is varied; leave it out"
         if self.kind == "least" and "rate" not in varied and self.rate is None:
-            yield "rate", "is missing; give it, or vary it"
-        if self.kind in {"curve", "reads"} and self.vary not in _KNOBS:
-            yield "vary", f"must be one of {', '.join(sorted(_KNOBS))} with kind: {self.kind}"
+            yield "rate is missing; give it, or vary it"
+        if (self.kind in {"curve", "reads"}) != (self.vary in _KNOBS):
+            knobs = ", ".join(sorted(_KNOBS))
+            yield f"vary {self.vary}: the kinds curve and reads vary one of {knobs}, others do not"
         if (self.kind == "tasks") != (self.vary == "tasks"):
-            yield "vary", "tasks is for the kind tasks, which has no other"
-        if self.kind not in {"curve", "reads"} and self.vary in _KNOBS:
-            yield "vary", f"{self.vary} is for the kinds curve and reads, not {self.kind}"
+            yield "vary tasks is for the kind tasks, which has no other"
         for name, line in self.series.items():
             plain = self.kind == "nodes" and not line.options and not line.unique
             if line.processes != 1 and not (line.processes == _NODES and plain):
-                yield "series", f"{name}: processes is 1, or 2 with kind: nodes and no other option"
+                yield f"series {name}: processes is 1, or 2 with kind: nodes and no other option"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Paper(Section):
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Paper:
     """A paper: what it is, on what it was measured, its figures in order."""
 
-    name: str = setting(legal.text)
-    citation: str = setting(legal.text)
-    machine: str = setting(legal.text)
-    order: tuple[str, ...] = setting(legal.names())
+    name: str
+    citation: str
+    machine: str
+    order: tuple[str, ...]
 
 
-def read_varied(vary: str) -> Callable[[Node], tuple[float, ...]]:
-    """Read the values of what is varied, in ascending order."""
-
-    def read(node: Node) -> tuple[float, ...]:
-        if not isinstance(node.value, tuple) or not node.value:
-            raise node.mistake(f"must be a list of values of {vary}, not {node.shown}")
-        found, problems = [], list[Problem]()
-        for item in node.value:
-            with collect(problems):
-                found.append(VARIED[vary](item))
-        if problems:
-            raise Mistakes(problems)
-        if sorted(set(found)) != found:
-            raise node.mistake("must be in ascending order, each value once")
-        return tuple(found)
-
-    return read
+def folder() -> Traversable:
+    """Return the folder of the papers' files: data of this package."""
+    return files("papers")
 
 
-def read_series(node: Node) -> dict[str, Series]:
-    """Read the lines of a figure: names of algorithms, or a mapping with options of each."""
-    if not isinstance(node.value, dict):
-        names = legal.names(legal.choice(algorithms))(node)
-        return {name: Series(name) for name in names}
-    problems: list[Problem] = []
-    found: dict[str, Series] = {}
-    for name, item in node.value.items():
-        with collect(problems):
-            found[name] = _one(item)
-    if problems:
-        raise Mistakes(problems)
-    return found
+def papers() -> dict[str, Paper]:
+    """Return the papers by name, in the order in which they are shown."""
+    return {name: read(folder() / name / "paper.yaml", Paper) for name in PAPERS}
 
 
-def _one(node: Node) -> Series:
-    given = legal.mapping(legal.scalar)(node)
-    assert isinstance(node.value, dict)  # noqa: S101 - for the type checker
-    if "algorithm" not in given:
-        raise node.mistake("has no algorithm; give it as {algorithm: meshjoin}")
-    name = str(given.pop("algorithm"))
-    known = algorithms()
-    if name not in known:
-        place = node.value["algorithm"]
-        raise Mistakes.at(place.mark, unknown(place.where, name, known))
-    unique = legal.flag(node.value["unique"]) if given.pop("unique", None) is not None else False
-    processes = legal.count()(node.value["processes"]) if "processes" in given else 1
-    given.pop("processes", None)
-    return Series(name, given, unique, processes)
+def experiments(only: str | None = None) -> dict[str, Experiment]:
+    """Return the experiments by ``paper/figure``, in order; all, or those of one name.
+
+    Parameters
+    ----------
+    only
+        ``"moij/figure-7a"``, or ``"moij"`` for all of a paper.
+
+    Examples
+    --------
+    >>> experiments("meshjoin/figure-8")["meshjoin/figure-8"].kind
+    'reads'
+    """
+    known = [f"{name}/{figure}" for name, paper in papers().items() for figure in paper.order]
+    chosen = [name for name in known if only in {None, name, name.split("/")[0]}]
+    if not chosen:
+        raise OptionError.unknown("experiment", only, [*known, *PAPERS])
+    return {name: read(folder() / f"{name}.yaml", Experiment) for name in chosen}
+
+
+def read(file: Traversable, kind: type[T]) -> T:
+    """Read a YAML file.
+
+    Raises
+    ------
+    ExperimentError
+        The file has mistakes: all of them.
+    """
+    return validate(yaml.safe_load(file.read_text(encoding="utf-8")), kind, file.name)
+
+
+def validate(content: Any, kind: type[T], name: str) -> T:
+    """Check the content of a file, or of a part of it; raise with all mistakes."""
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        mistakes = [(".".join(map(str, each["loc"])), each["msg"]) for each in error.errors()]
+        lines = (f"{name}: {place}: {message}" for place, message in mistakes)
+        raise ExperimentError("\n".join(lines)) from None

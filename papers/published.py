@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from papers.reading import folder
+from papers.experiment import folder
 from semistream.errors import OptionError
 from semistream.units import parse_bytes, parse_count
 

@@ -9,11 +9,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.table import markdown
+from papers.experiment import experiments, papers
 from papers.judge.claims import claims
 from papers.judge.figure import caption, draw
 from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost
 from papers.published import published
-from papers.reading import experiments, papers
 from papers.run.runner import loaded
 from semistream.cost.sheet import Sheet
 from semistream.units import format_bytes

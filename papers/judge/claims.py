@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from papers.experiment import VARIED
-from papers.judge.rules import RULES, Rule
-from papers.reading import (
+import yaml
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from papers.experiment import (
+    VARIED,
+    Experiment,
     ExperimentError,
     experiments,
     folder,
     papers,
-    read_section,
-    tree_of,
+    validate,
 )
-from semistream.pipeline.file import values
-from semistream.pipeline.file.problems import Mistakes, Problem, unknown
-from semistream.pipeline.file.sections import Section, setting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from papers.experiment import Experiment
-    from semistream.pipeline.file.node import Node
-
-__all__ = ["Bounds", "Claim", "claims", "read_claims"]
+from papers.judge.rules import RULES, Rule
+from semistream.errors import OptionError
 
 _PLACES = ("first", "last", "lowest", "highest")
-_KEYS = ("to", "over", "at", "since", "until", "field")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config={"extra": "forbid"})
 class Bounds:
     """From where to where a number may lie, both ends included."""
 
@@ -50,30 +43,22 @@ class Bounds:
         return f"{self.least:g} to {self.most:g}"
 
 
-def read_bounds(node: Node) -> Bounds:
-    """Read ``{least: 1, most: 2}``, of which one suffices."""
-    given = values.mapping(values.number(-1e12, 1e12))(node)
-    if not given or not set(given) <= {"least", "most"}:
-        raise node.mistake("must be {least: …, most: …}, or one of them")
-    return Bounds(**given)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim(Section):
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
+class Claim:
     """What a paper says, and the rule by which runs decide whether it holds."""
 
-    says: str = setting(values.text)
-    where: str = setting(values.text)
-    figure: str = setting(values.text)
+    says: str
+    where: str
+    figure: str
     rule: Rule
-    holds: Bounds = setting(read_bounds)  # noqa: RUF009
-    weaker: Bounds = setting(read_bounds)  # noqa: RUF009
-    full_size: bool = setting(values.flag, False)
+    holds: Bounds
+    weaker: Bounds
+    full_size: bool = False
     """Whether it is about an absolute number, which smaller data cannot show."""
 
 
 def claims() -> dict[str, Claim]:
-    """Give all claims by ``paper/name``; ``figure`` has its paper before it.
+    """Return all claims by ``paper/name``; ``figure`` has its paper before it.
 
     Examples
     --------
@@ -82,72 +67,51 @@ def claims() -> dict[str, Claim]:
     """
     found: dict[str, Claim] = {}
     for paper in papers():
-        tree = tree_of(folder() / paper / "claims.yaml")
-        found |= read_claims(tree, paper, experiments(paper))
+        text = (folder() / paper / "claims.yaml").read_text(encoding="utf-8")
+        found |= read_claims(text, paper, experiments(paper))
     return found
 
 
-def read_claims(tree: Node, paper: str, known: dict[str, Experiment]) -> dict[str, Claim]:
+def read_claims(text: str, paper: str, known: Mapping[str, Experiment]) -> dict[str, Claim]:
     """Read the claims of a paper; ``known`` are its experiments.
 
     Raises
     ------
     ExperimentError
-        The file has mistakes: all of them, each with its line.
+        The file has mistakes: all of them.
     """
-    name = f"{paper}/claims.yaml"
-    if not isinstance(tree.value, dict):
-        raise ExperimentError(name, tree.mistake("must be a mapping of claims").problems)
-    found, problems = dict[str, Claim](), list[Problem]()
-    for key, node in tree.value.items():
+    found, mistakes = dict[str, Claim](), list[str]()
+    for key, given in yaml.safe_load(text).items():
+        name, figure = f"{paper}/claims.yaml: {key}", f"{paper}/{given.get('figure')}"
         try:
-            found[f"{paper}/{key}"] = _claim(node, paper, name, known)
+            if figure not in known:
+                raise OptionError.unknown("figure", figure, known)
+            rule = _rule(given.get("rule"), known[figure])
+            content = {**given, "figure": figure, "rule": rule}
+            found[f"{paper}/{key}"] = validate(content, Claim, name)
         except ExperimentError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise ExperimentError(name, problems)
+            mistakes.append(str(error))
+        except ValueError as error:
+            mistakes.append(f"{name}: {error}")
+    if mistakes:
+        raise ExperimentError("\n".join(mistakes))
     return found
 
 
-def _claim(node: Node, paper: str, name: str, known: dict[str, Experiment]) -> Claim:
-    figure = node.value.get("figure") if isinstance(node.value, dict) else None
-    experiment = known.get(f"{paper}/{figure.value}") if figure else None
-
-    def read_figure(node: Node) -> str:
-        figures = [full.split("/")[1] for full in known]
-        return f"{paper}/{values.choice(tuple(figures))(node)}"
-
-    special: dict[str, Callable[[Node], Any]] = {
-        "figure": read_figure,
-        "rule": lambda node: _rule(node, experiment),
-    }
-    return read_section(node, Claim, name, special)
-
-
-def _rule(node: Node, experiment: Experiment | None) -> Rule:
+def _rule(given: Any, experiment: Experiment) -> Rule:
     """Read ``{ratio: a, to: b, at: first}``: the first key is the rule, its value the line."""
-    if not isinstance(node.value, dict):
-        raise node.mistake(f"must be a mapping that begins with one of {', '.join(RULES)}")
-    name = next((key for key in node.value if key in RULES), None)
-    wrong = [key for key in node.value if key not in {*_KEYS, name}]
-    if name is None or wrong:
-        key = wrong[0]
-        raise Mistakes.at(node.value[key].key, unknown("rule: key", key, {*RULES, *_KEYS}))
-    lines = tuple(experiment.series) if experiment else ()
-    read = _readers(lines, experiment.vary if experiment else "rows")
-    given = {key: read[key](value) for key, value in node.value.items() if key != name}
-    return Rule(name, values.names(values.choice(lines))(node.value[name]), **given)
-
-
-def _readers(lines: tuple[str, ...], vary: str) -> dict[str, Callable[[Node], Any]]:
-    def place(node: Node) -> float | str:
-        return node.value if node.value in _PLACES else VARIED[vary](node)
-
-    return {
-        "to": values.choice(lines),
-        "over": values.names(values.choice(lines)),
-        "at": place,
-        "since": VARIED[vary],
-        "until": VARIED[vary],
-        "field": values.text,
-    }
+    name, *rest = given
+    keys = ("to", "over", "at", "since", "until", "field")
+    for key, legal in ((name, tuple(RULES)), *((key, keys) for key in rest)):
+        if key not in legal:
+            raise OptionError.unknown("rule: key", key, legal)
+    options = {key: given[key] for key in rest}
+    for key in {"at", "since", "until"} & set(options):
+        if options[key] not in _PLACES:
+            options[key] = TypeAdapter(VARIED[experiment.vary]).validate_python(options[key])
+    of = given[name] if isinstance(given[name], list) else [given[name]]
+    rule = Rule(name, tuple(of), **options | {"over": tuple(options.get("over", ()))})
+    for line in rule.lines:
+        if line not in experiment.series:
+            raise OptionError.unknown("rule: line", line, experiment.series)
+    return rule

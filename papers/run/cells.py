@@ -60,7 +60,7 @@ def groups(experiment: Experiment, factor: float) -> Iterator[Group]:
 
     Examples
     --------
-    >>> from papers.reading import experiments
+    >>> from papers.experiment import experiments
     >>> name = "x-hybridjoin/figure-3a"
     >>> first, *_ = groups(experiments(name)[name], factor=0.1)
     >>> first.name, first.rows, [cell.label for cell in first.cells][-2:]

@@ -11,9 +11,9 @@ from test_reproduce_weather import report
 from typer.testing import CliRunner
 
 from papers.__main__ import app
+from papers.experiment import experiments
 from papers.judge.figure import caption
 from papers.judge.verdict import UNKNOWN
-from papers.reading import experiments
 from papers.report import findings
 from papers.run import runner as running
 from papers.run.cells import groups
