@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from benchmarks.harness.table import markdown
-from papers.experiment import experiments, papers
+from papers.experiment import Experiment, Paper, experiments, papers
 from papers.judge.claims import claims
 from papers.judge.figure import caption, draw
-from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost
-from papers.published import published
+from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, Verdict, judge, lost
+from papers.published import Published, published
 from papers.run.runner import loaded
 from semistream.cost.sheet import Sheet
 from semistream.units import format_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+Record = Mapping[str, Any]
 
-    from papers.experiment import Experiment, Paper
-    from papers.judge.verdict import Verdict
-    from papers.published import Published
-
-    Record = Mapping[str, Any]
-
-__all__ = ["Findings", "findings", "html", "text", "write_report"]
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
@@ -56,11 +49,11 @@ class Findings:
         return {word: found[word] for word in (HOLDS, WEAKER, NOT, UNKNOWN)}
 
     def verdicts_of(self, paper: str) -> Iterator[Verdict]:
-        """Give the verdicts on a paper's claims."""
+        """Return the verdicts on a paper's claims."""
         return (v for name, v in self.verdicts.items() if name.split("/")[0] == paper)
 
     def figures_of(self, paper: str) -> Iterator[str]:
-        """Give the names of a paper's experiments that were run."""
+        """Return the names of a paper's experiments that were run."""
         return (name for name in self.records if name.split("/")[0] == paper)
 
 
@@ -84,7 +77,7 @@ def write_report(output: Path) -> dict[str, int]:
 
 
 def _sheets(found: Findings) -> Iterator[Sheet]:
-    """Give the tables: the verdicts by paper, what became of ``adaptive``, the machines."""
+    """Return the tables: the verdicts by paper, what became of ``adaptive``, the machines."""
     heads = ("claim", "where", "verdict", "measured", "why")
     for name, paper in found.papers.items():
         rows = tuple(_row(verdict) for verdict in found.verdicts_of(name))
@@ -109,7 +102,7 @@ def _adaptive(found: Findings) -> Sheet:
 
 
 def _machines(found: Findings) -> Sheet:
-    """Say on what, when and how large each figure was measured."""
+    """Return on what, when and how large each figure was measured."""
     rows = tuple(
         (
             name,

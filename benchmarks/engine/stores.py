@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from benchmarks.engine.workload import Bound, Feed, Workload
 from benchmarks.harness.claims import candidate
 from benchmarks.harness.command import Benchmark, Grid, Job, option
 from benchmarks.harness.memory import PeakMemory, resident_bytes
+from benchmarks.harness.processes import Child, ChildError
 from benchmarks.harness.record import Record
 from benchmarks.harness.rounds import take_rounds
 from benchmarks.harness.run import Run, one_thread
@@ -206,23 +206,11 @@ def _rounds(
 
 
 def _in_child(measure: Callable[..., dict[str, int]], *arguments: object) -> dict[str, int]:
-    # Small arguments only: a child that dies before it has read them would let us wait forever.
-    context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(theirs, measure, *arguments))
-    child.start()
-    theirs.close()
-    try:
-        sizes: dict[str, int] = mine.recv()
-    except EOFError:
-        sizes = {}
-    child.join()
-    return sizes
-
-
-def _child(pipe: Connection, measure: Callable[..., dict[str, int]], *arguments: object) -> None:
-    one_thread()
-    pipe.send(measure(*arguments))
+    with Child() as child, suppress(ChildError):
+        child.call(one_thread)
+        sizes: dict[str, int] = child.call(measure, *arguments)
+        return sizes
+    return {}
 
 
 def _engine_memory(grid: StoreGrid, engine: Engine, chunk_rows: int) -> dict[str, int]:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from papers.experiment import Experiment, Series
 from papers.judge.verdict import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from papers.experiment import Experiment, Series
-
-__all__ = ["Cell", "Group", "groups"]
 
 _BESIDE = ("adaptive",)
 _DEFAULT_BUFFER = 0.93 * 2**20  # the MESHJOIN paper's
@@ -56,7 +50,7 @@ class Group:
 
 
 def groups(experiment: Experiment, factor: float) -> Iterator[Group]:
-    """Give the groups of an experiment: a point each, or a line each where its points are compared.
+    """Return the groups of an experiment: a point each, or a line each where its points are compared.
 
     Examples
     --------

@@ -28,7 +28,7 @@ class Counters:
         self._beans: dict[str, list[Any]] = {}
 
     def read(self) -> list[int] | None:
-        """Give rows, hits, misses, cached rows; nothing before all tasks have begun."""
+        """Return rows, hits, misses, cached rows; nothing before all tasks have begun."""
         if not self._beans:
             self._beans = self._find()
         if not self._beans:

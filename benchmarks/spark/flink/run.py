@@ -97,7 +97,7 @@ def _until(files: Iterable[Path], tasks: int) -> int:
 
 
 def _measured(samples: Sequence[Sequence[float]], peak: int, warm: int, until: int) -> FlinkRun:
-    """Give what lies between the first and the last sample at which rows count.
+    """Return what lies between the first and the last sample at which rows count.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def _process(flink: Flink, at: FlinkSetting, job: dict[str, Any], place: Path, l
 
 
 def _reason(said: str) -> str:
-    r"""Give the cause that Java names last, or else what was said last.
+    r"""Return the cause that Java names last, or else what was said last.
 
     Examples
     --------

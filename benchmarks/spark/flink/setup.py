@@ -67,7 +67,7 @@ def _run(command: list[str]) -> None:
 
 
 def _last_line(text: str) -> str:
-    r"""Give what a program said last, where it mostly says what went wrong.
+    r"""Return what a program said last, where it mostly says what went wrong.
 
     Examples
     --------

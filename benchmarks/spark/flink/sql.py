@@ -69,7 +69,7 @@ def _table(name: str, columns: str, options: dict[str, str]) -> str:
 
 
 def insert(at: FlinkSetting) -> str:
-    """Give the join, which is the job."""
+    """Return the join, which is the job."""
     added = ", ".join(f"p.`{name}`" for name in at.columns.names)
     return (
         f"INSERT INTO joined SELECT s.{KEY}, s.sale, s.quantity, {added} FROM sales AS s "  # noqa: S608 - ours

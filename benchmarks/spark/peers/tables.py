@@ -41,7 +41,7 @@ def sheets(record: Record) -> Iterator[Sheet]:
 
 
 def _differs(cell: Record) -> str:
-    """Say in what a cell differs from the others."""
+    """Return in what a cell differs from the others."""
     if cell["duplicates"] > 1:
         return f"{cell['duplicates']} rows a key, {cell['batch_rows']:,}"
     if cell["exponent"] != 1:
