@@ -33,6 +33,7 @@ class Store:
     table: str
 
     kind: ClassVar[str]
+    types: ClassVar[dict[str, str]] = _TYPES
     late: ClassVar[float] = 0.5
     """Seconds after which it has counted what it was asked."""
 
@@ -55,6 +56,17 @@ class Store:
 
     def load(self, products: Products) -> None:
         """Make the table, unless it is there with all its rows."""
+        if self._is_loaded(products):
+            return
+        batches = products.batches()
+        with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute(f"DROP TABLE IF EXISTS {self.table}")
+            columns = ", ".join(f"{c.name} {self.types[str(c.type)]}" for c in batches.schema)
+            cursor.execute(f"CREATE TABLE {self.table} ({columns}, PRIMARY KEY ({KEY}))")
+            self.fill(cursor, batches)
+
+    def fill(self, cursor: Any, batches: pa.RecordBatchReader) -> None:
+        """Copy rows into the empty table, and gather its statistics."""
         raise NotImplementedError
 
     def version(self) -> str:
@@ -92,10 +104,6 @@ class Store:
             return False
         return bool(self._rows(f"SELECT count(*) FROM {self.table}")[0][0] == products.rows)  # noqa: S608
 
-    def _definition(self, schema: pa.Schema) -> str:
-        columns = ", ".join(f"{column.name} {_TYPES[str(column.type)]}" for column in schema)
-        return f"CREATE TABLE {self.table} ({columns}, PRIMARY KEY ({KEY}))"
-
 
 class _PostgreSQL(Store):
     kind = "postgresql"
@@ -118,21 +126,16 @@ class _PostgreSQL(Store):
         query = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
         return int(self._rows(query)[0][0])
 
-    def load(self, products: Products) -> None:
-        if self._is_loaded(products):
-            return
-        batches = products.batches()
-        with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
-            cursor.execute(f"DROP TABLE IF EXISTS {self.table}")
-            cursor.execute(self._definition(batches.schema))
-            with cursor.copy(f"COPY {self.table} FROM STDIN (FORMAT csv)") as copy:
-                for batch in batches:
-                    copy.write(_csv(batch))
-            cursor.execute(f"VACUUM ANALYZE {self.table}")
+    def fill(self, cursor: Any, batches: pa.RecordBatchReader) -> None:
+        with cursor.copy(f"COPY {self.table} FROM STDIN (FORMAT csv)") as copy:
+            for batch in batches:
+                copy.write(_csv(batch))
+        cursor.execute(f"VACUUM ANALYZE {self.table}")
 
 
 class _MySQL(Store):
     kind = "mysql"
+    types = _TYPES | {"string": "varchar(100)"}
 
     @property
     def jdbc(self) -> tuple[str, dict[str, str]]:
@@ -149,22 +152,16 @@ class _MySQL(Store):
         """Return the statements that select."""
         return int(self._rows("SHOW GLOBAL STATUS LIKE 'Com_select'")[0][1])
 
-    def load(self, products: Products) -> None:
-        if self._is_loaded(products):
-            return
-        batches = products.batches()
-        with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
-            cursor.execute(f"DROP TABLE IF EXISTS {self.table}")
-            cursor.execute(self._definition(batches.schema).replace(" text", " varchar(100)"))
-            for batch in batches:
-                with NamedTemporaryFile(suffix=".csv") as file:
-                    file.write(_csv(batch))
-                    file.flush()
-                    cursor.execute(
-                        f"LOAD DATA LOCAL INFILE '{file.name}' INTO TABLE {self.table} "
-                        "FIELDS TERMINATED BY ',' ENCLOSED BY '\"'"
-                    )
-            cursor.execute(f"ANALYZE TABLE {self.table}")
+    def fill(self, cursor: Any, batches: pa.RecordBatchReader) -> None:
+        for batch in batches:
+            with NamedTemporaryFile(suffix=".csv") as file:
+                file.write(_csv(batch))
+                file.flush()
+                cursor.execute(
+                    f"LOAD DATA LOCAL INFILE '{file.name}' INTO TABLE {self.table} "
+                    "FIELDS TERMINATED BY ',' ENCLOSED BY '\"'"
+                )
+        cursor.execute(f"ANALYZE TABLE {self.table}")
 
 
 def _csv(batch: pa.RecordBatch) -> bytes:

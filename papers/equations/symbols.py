@@ -165,7 +165,7 @@ class Costs:
     c_v: float = 0.0
 
     def queued(self, m: float) -> float:
-        """Return the nanoseconds of a tuple that waits and has m matches: m·c_O + c_E + c_S + c_A."""
+        """Return the nanoseconds of a waiting tuple with m matches: m·c_O + c_E + c_S + c_A."""
         return m * self.c_o + self.c_e + self.c_s + self.c_a
 
     def cached(self, m: float) -> float:

@@ -62,7 +62,7 @@ def _why_not(claim: Claim, record: Record) -> str:
 
 
 def _reason(claim: Claim, record: Record, found: Found) -> str:
-    """Return what was found, where, how sure it is, by which bounds it was decided, and the cause."""
+    """Return the number, where it is, how sure it is, the bounds that decide, and the cause."""
     where = f" at {shown(record['vary'], found.x)}" if found.x is not None else ""
     sure = f" ({found.sure})" if found.sure else ""
     bounds = f"holds: {claim.holds}; weaker: {claim.weaker}"
@@ -77,7 +77,7 @@ def _ends(claim: Claim) -> tuple[float, ...]:
 
 
 def _cause(found: Found) -> str:
-    """Return what two lines did differently: pages read for 1,000 rows, rows that a cache answered."""
+    """Return what two lines did differently: pages read for 1,000 rows, rows of the cache."""
     if len(found.runs) != 2 or any("pages_a_row" not in run for run in found.runs.values()):
         return ""
     return f" {'; '.join(_did(line, run) for line, run in found.runs.items())}."

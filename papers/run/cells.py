@@ -50,7 +50,7 @@ class Group:
 
 
 def groups(experiment: Experiment, factor: float) -> Iterator[Group]:
-    """Return the groups of an experiment: a point each, or a line each where its points are compared.
+    """Return the groups of an experiment: a point each, or a line whose points are compared.
 
     Examples
     --------

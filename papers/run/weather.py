@@ -65,7 +65,7 @@ def _table(
 
 
 def origin(folder: Path) -> str:
-    """Return which reports there are; a figure must."""
+    """Return which reports there are, for the caption of a figure."""
     return "NDP-026B" if folder.is_dir() else "a stand-in for NDP-026B"
 
 
