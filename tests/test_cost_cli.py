@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import semistream as ss
-from semistream.commands import app
+from semistream.cli.commands import app
 from semistream.cost.calibration import calibrate
 from semistream.cost.calibration.turns import Pace
 from semistream.cost.demand import Demand

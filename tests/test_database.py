@@ -9,8 +9,8 @@ import pytest
 
 import semistream as ss
 from parts import live
-from semistream import keys as key_codes
 from semistream import testing
+from semistream.arrow import keys as key_codes
 from semistream.errors import OptionError
 from test_conformance import colliding
 

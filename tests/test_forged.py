@@ -14,10 +14,10 @@ import pytest
 
 import semistream as ss
 from parts.forgery import forge, lines_of, put_index, put_lines, put_pages, rewrite
+from semistream.arrow.page_shape import PageShape
 from semistream.errors import CorruptPageError, MasterError
-from semistream.master.format import Manifest, aligned
-from semistream.master.shape import PageShape
-from semistream.raw import buffer_offsets
+from semistream.kernels.memory import buffer_offsets
+from semistream.master.files.format import Manifest, aligned
 
 if TYPE_CHECKING:
     from pathlib import Path

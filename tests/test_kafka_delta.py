@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql.functions import col, from_json, struct, to_json
 
 from parts.connectors import require
-from semistream.enrich import enrich
-from semistream.master import build_master
+from semistream import build_master
+from semistream.api import enrich
 
 if TYPE_CHECKING:
     from pathlib import Path

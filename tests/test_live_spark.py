@@ -18,9 +18,9 @@ import semistream as ss
 from parts import wait_for
 from parts.databases import PASSWORD
 from parts.proxy import Proxy
-from semistream.master.database.feed_postgresql import trigger_sql
+from semistream.master.database.feeds.postgresql import trigger_sql
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.spark.pipeline import prepare, start
+from semistream.pipeline.run.query import prepare, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,8 +9,14 @@ import pytest
 
 from parts.connectors import require
 from semistream.errors import OptionError, SchemaError
-from semistream.spark.members import Dimension, Members, MembersError, _unhindered, complete_members
-from semistream.spark.split import timed
+from semistream.pipeline.late.members import (
+    Dimension,
+    Members,
+    MembersError,
+    _unhindered,
+    complete_members,
+)
+from semistream.pipeline.late.split import timed
 
 if TYPE_CHECKING:
     from pathlib import Path

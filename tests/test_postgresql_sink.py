@@ -16,8 +16,8 @@ import pytest
 from parts import wait_for
 from parts.databases import PostgreSQL
 from semistream.errors import StoreError
-from semistream.pipeline.ends import PostgresqlSink
-from semistream.spark import postgresql
+from semistream.pipeline.file.ends import PostgresqlSink
+from semistream.pipeline.io import postgresql
 
 
 class Pooled:

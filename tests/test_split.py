@@ -18,13 +18,15 @@ import semistream as ss
 from parts.connectors import require
 from parts.databases import DATABASE, PASSWORD, USER
 from semistream.errors import SchemaError
-from semistream.master import pins
+from semistream.master.snapshots import pins
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.spark import batchwise, held, running, storage
-from semistream.spark.checkpoint import CheckpointError
-from semistream.spark.decisions import Decisions
-from semistream.spark.delta import Once
-from semistream.spark.pipeline import prepare, start
+from semistream.pipeline.checkpoint import held
+from semistream.pipeline.checkpoint.checkpoint import CheckpointError
+from semistream.pipeline.checkpoint.decisions import Decisions
+from semistream.pipeline.checkpoint.micro_batch import Once
+from semistream.pipeline.run import batchwise, running
+from semistream.pipeline.run.query import prepare, start
+from semistream.spark import storage
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 

@@ -16,8 +16,8 @@ import semistream as ss
 from parts.connectors import require
 from parts.databases import PASSWORD
 from semistream.pipeline import read_pipeline
-from semistream.spark import running
-from semistream.spark.members import complete_members
+from semistream.pipeline.late.members import complete_members
+from semistream.pipeline.run import running
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import pyspark
 
 from parts import JVM, free_ports, wait_for
 from parts.processes import command, descendants
-from semistream.spark.java import find_java
+from semistream.spark.cluster.java import find_java
 
 if TYPE_CHECKING:
     from typing import Any

@@ -6,8 +6,8 @@ import os
 from functools import cache
 
 from parts import CACHE, downloads
-from semistream.spark import jars
-from semistream.spark.maven import JarsError
+from semistream.spark.cluster import jars
+from semistream.spark.cluster.maven import JarsError
 
 KINDS = ("delta", "kafka", "postgresql")
 FOLDER = CACHE / "jars" / jars.spark_version()

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from parts import CACHE, JVM, downloads, free_ports, wait_for
-from semistream.spark.java import find_java
-from semistream.spark.maven import Artifact, download
+from semistream.spark.cluster.java import find_java
+from semistream.spark.cluster.maven import Artifact, download
 
 VERSION = "4.1.2"
 JARS = Path(__file__).with_name("kafka-jars.txt")

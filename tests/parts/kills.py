@@ -25,12 +25,12 @@ from parts.connectors import require
 from parts.data import Data, LateData
 from parts.driver import FILES_A_BATCH, Job
 from parts.processes import busy_worker, descendants
-from semistream.master.pins import all_pins
+from semistream.master.snapshots.pins import all_pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from semistream.master.pins import Pinned
+    from semistream.master.snapshots.pins import Pinned
 
 DRIVER = Path(__file__).with_name("driver.py")
 

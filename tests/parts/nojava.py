@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from parts import CACHE, downloads
-from semistream.spark.maven import JarsError
+from semistream.spark.cluster.maven import JarsError
 
 LOCK = Path(__file__).parents[2] / "requirements-java.lock"
 
