@@ -244,6 +244,33 @@ def test_environment_variables_are_documented():
     assert used == set(named.findall(page))
 
 
+def test_troubleshooting_quotes_messages_of_the_code():
+    messages = "\n".join(literals())
+    page = (ROOT / "docs" / "operations.md").read_text()
+    table = page.split("## Troubleshooting")[1].split("\n## ")[0]
+    quoted = [part for first, *_ in rows(table) for part in re.findall(r"`([^`]+)`", first)]
+    unknown = [
+        fragment
+        for message in quoted
+        if " " in message and not message.startswith("No module")  # which is Python's
+        for fragment in map(str.strip, message.split("…"))
+        if fragment.strip(":;,.") not in messages
+    ]
+    assert len(quoted) > 30
+    assert not unknown
+
+
+def literals():
+    """Return the strings of the package; what is put into them is left out."""
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                parts = [v.value if isinstance(v, ast.Constant) else "\0" for v in node.values]
+                yield "".join(parts)
+
+
 # -- records --------------------------------------------------------------------------------------
 
 
