@@ -6,19 +6,28 @@ import inspect
 import json
 import re
 import shlex
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 import semistream as ss
 from semistream.algorithms import choose
 from semistream.cli.commands import app
 from semistream.master.database.opened import open_database
+from semistream.pipeline.file.ends import SINKS, SOURCES
+from semistream.pipeline.file.node import Node
+from semistream.pipeline.file.problems import Mark
+from semistream.pipeline.file.read import _KEYS
+from semistream.pipeline.file.sections import Columns, Enrichment
+from semistream.units import parse_bytes
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 API = ROOT / "docs" / "api.md"
+PIPELINE = (ROOT / "docs" / "pipeline.md").read_text()
 PAGES = [
     README,
     ROOT / "CONTRIBUTING.md",
@@ -182,6 +191,55 @@ def test_the_options_of_the_algorithms_are_documented():
         assert defaults == options, name
 
 
+# -- pipeline files -------------------------------------------------------------------------------
+
+
+def stated_settings(text):
+    """Return the settings of a table: a code span is the default, words stand for an empty one."""
+    table = re.search(r"^\| setting .*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    return {name.strip("`"): default for name, default, _ in rows(table[0] if table else "")}
+
+
+def check_settings(section, text):
+    stated = stated_settings(text)
+    assert stated.keys() == {f.name for f in fields(section)}
+    for f in fields(section):
+        required = f.default is MISSING and f.default_factory is MISSING
+        assert stated[f.name].startswith("required") >= required, f.name
+        if given := re.fullmatch(r"`([^`]+)`", stated[f.name]):
+            node = Node(f.name, Mark(), Mark(), yaml.safe_load(given[1]))
+            assert f.metadata["read"](node) == f.default, f.name
+        elif not required:
+            empty = f.default_factory() if f.default is MISSING else f.default
+            assert not empty, f.name
+
+
+@pytest.mark.parametrize("kind", [*SOURCES.values(), *SINKS.values()], ids=lambda s: s.__name__)
+def test_the_settings_of_sources_and_sinks_are_documented(kind):
+    title = "Sources" if kind in SOURCES.values() else "Sinks"
+    text = PIPELINE.split(f"### {title}\n")[1].split("\n### ")[0]
+    check_settings(kind, text.split(f"**`kind: {kind.kind}`**")[1].split("**`kind:")[0])
+
+
+@pytest.mark.parametrize(("title", "kind"), [("Enrichments", Enrichment), ("Columns", Columns)])
+def test_the_settings_of_a_section_are_documented(title, kind):
+    check_settings(kind, PIPELINE.split(f"### {title}\n")[1].split("\n### ")[0])
+
+
+def test_the_keys_of_a_file_are_documented():
+    table = PIPELINE.split("## The file\n")[1].split("\n\n")[0]
+    assert {name.strip("`") for name, *_ in rows(table)} == set(_KEYS)
+
+
+def test_an_enrichment_has_the_defaults_of_the_function():
+    function = {p.name: p.default for p in actual(ss.enrich)}
+    for f in fields(Enrichment):
+        if f.name in function and f.default not in {MISSING, ""}:
+            default = function[f.name]
+            size = f.name == "memory"
+            assert f.default == (parse_bytes(default) if size else default), f.name
+
+
 # -- names, commands, targets ---------------------------------------------------------------------
 
 
@@ -262,6 +320,7 @@ def test_troubleshooting_quotes_messages_of_the_code():
 
 def literals():
     """Return the strings of the package; what is put into them is left out."""
+    yield from (path.read_text() for path in (ROOT / "src").rglob("*.java"))
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
