@@ -39,24 +39,24 @@ test: $(STAMP) ## the tests and the doctests; a sample of the slow ones (make so
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 kills: $(STAMP) ## twenty workers, executors and drivers killed in the middle of a run; every row counted
-	cd tests && ../$(BIN)/python -m parts.kills
+	cd tests && ../$(BIN)/python -m support.kills
 
 smoke: $(STAMP) ## an enrichment on the oldest and newest Spark that is supported, and over Spark Connect
 	@for spark in pyspark==4.0.1 pyspark==4.2.1 'pyspark[connect]==4.1.3'; do \
 	  set -e; env=$$(mktemp -d); $(PYTHON) -m venv $$env; \
 	  $$env/bin/python -m pip install --quiet --disable-pip-version-check "$$spark" . 'pandas<3'; \
-	  case $$spark in *connect*) SPARK_REMOTE='local[2]' $$env/bin/python tests/parts/smoke.py --remote;; \
-	    *) $$env/bin/python tests/parts/smoke.py;; esac; rm -rf $$env; \
+	  case $$spark in *connect*) SPARK_REMOTE='local[2]' $$env/bin/python tests/support/smoke.py --remote;; \
+	    *) $$env/bin/python tests/support/smoke.py;; esac; rm -rf $$env; \
 	done
 
 soak: $(STAMP) ## the property tests far longer, and all tests of every published algorithm
-	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/test_stateful.py tests/test_properties.py tests/test_conformance.py tests/test_budget.py tests/test_adaptive.py tests/test_max_wait.py tests/test_family.py tests/test_bench_spark.py tests/test_host_changes.py tests/test_freshness.py tests/test_live_spark.py tests/test_bench_live.py tests/test_bench_flink.py tests/test_bench_peers.py tests/test_kills.py tests/test_replay.py tests/test_waiting.py
+	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/conformance tests/unit/test_properties.py tests/unit/test_adaptive.py tests/unit/test_family.py tests/unit/test_host_changes.py tests/spark/test_bench_spark.py tests/spark/test_freshness.py tests/spark/test_bench_peers.py tests/parts/test_live_spark.py tests/parts/test_bench_live.py tests/parts/test_bench_flink.py tests/parts/test_kills.py tests/parts/test_replay.py tests/parts/test_waiting.py
 
 bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goes on where it stopped with RESUME=--resume
 	$(BIN)/python -m benchmarks matrix --output results/bench.json $(RESUME)
 
 bench-peers: $(STAMP) ## enrich on Spark beside all that one would take instead; PEERS=--full adds 50M rows
-	PYTHONPATH=tests $(BIN)/python -m parts.bench_peers --output results/peers.json --figures docs/peers --data .bench $(PEERS)
+	PYTHONPATH=tests $(BIN)/python -m support.bench_peers --output results/peers.json --figures docs/peers --data .bench $(PEERS)
 
 bench-stores: $(STAMP) ## without Spark: DuckDB, LMDB, RocksDB, SQLite, and joins in memory, beside ours, one thread each
 	$(BIN)/python -m benchmarks stores --output results/stores.json
@@ -74,7 +74,7 @@ bench-spark: $(STAMP) ## a batch of one row, routing of rows to tasks, warm work
 	$(BIN)/python -m benchmarks spark --output results/spark.json
 
 bench-live: $(STAMP) ## enrich from PostgreSQL and MariaDB beside a JDBC key list and row by row
-	PYTHONPATH=tests $(BIN)/python -m parts.bench_live --output results/live.json --data .bench
+	PYTHONPATH=tests $(BIN)/python -m support.bench_live --output results/live.json --data .bench
 
 bench-model: $(STAMP) ## predicted against measured rates of every algorithm; a figure
 	$(BIN)/python -m benchmarks model --output results/model.json --figure docs/model.svg $(RESUME)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from parts.cluster import Cluster
-    from parts.databases import MariaDB, PostgreSQL, Server
-    from parts.kafka import Broker
+    from support.servers.cluster import Cluster
+    from support.servers.databases import MariaDB, PostgreSQL, Server
+    from support.servers.kafka import Broker
 
 # Imported where they are used: most tests need neither Spark nor Kafka, nor the time they take.
 # ruff: noqa: PLC0415
@@ -63,8 +63,9 @@ def spark(host_folder: None) -> Iterator[SparkSession]:
     Mark them ``xdist_group("spark")`` to share it, or ``"tables"`` if they write Delta tables: two
     groups are done side by side.
     """
-    from parts import SMALL, connectors
     from semistream.spark.cluster.session import session
+    from support import SMALL
+    from support.servers import connectors
 
     config = {**connectors.config(), **SMALL, "spark.driver.memory": "1g"}
     config["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parent.parent)  # benchmarks/
@@ -76,7 +77,7 @@ def spark(host_folder: None) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka broker of one process."""
-    from parts.kafka import Broker
+    from support.servers.kafka import Broker
 
     started = Broker(tmp_path_factory.mktemp("kafka"))
     try:
@@ -89,7 +90,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A standalone cluster of a master and two workers with a core each."""
-    from parts.cluster import Cluster
+    from support.servers.cluster import Cluster
 
     started = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
@@ -102,7 +103,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSQL]:
     """A PostgreSQL server with a database of its own."""
-    from parts.databases import PostgreSQL
+    from support.servers.databases import PostgreSQL
 
     yield from _running(PostgreSQL())
 
@@ -110,7 +111,7 @@ def postgresql() -> Iterator[PostgreSQL]:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
     """A MariaDB server with a database of its own."""
-    from parts.databases import MariaDB
+    from support.servers.databases import MariaDB
 
     yield from _running(MariaDB())
 

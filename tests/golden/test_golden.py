@@ -19,7 +19,7 @@ import pytest
 
 import semistream as ss
 from semistream.workloads import Stream, Zipf, master_table
-from variants import VARIANTS
+from support.variants import VARIANTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

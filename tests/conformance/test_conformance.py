@@ -1,0 +1,196 @@
+"""Every algorithm, join type and case: the rows of the reference, within the budget."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+from semistream import testing
+from semistream.arrow import keys
+from semistream.errors import RowTooLargeError, UnreadOutputError
+from support.hashes import colliding
+from support.variants import each_variant
+
+HOW = ["inner", "left", "semi", "anti"]
+
+# These have what is hard: pages with parts, hashed keys, widths that vary, few rows, moving memory.
+HARD = {
+    "drift": "inner",
+    "duplicates": "left",
+    "giant_key": "semi",
+    "giant_string_key": "left",
+    "large_batch": "inner",
+    "string_and_date": "semi",
+    "variable_width": "left",
+    "nested": "left",
+    "one_row_master": "anti",
+    "resident": "left",
+}
+OPTIONS = {
+    "meshjoin": [{"buffer": "4KB"}, {"buffer": "24KB"}],
+    "x-hybridjoin": [{"pinned": "first"}],
+    "tuned-x-hybridjoin": [{"k": 1, "l": 1}, {"k": 3, "l": 4}, {"k": 2, "pinned": "first"}],
+    "cachejoin": [{"cache": 0.1}, {"cache": 0.6}],
+    "r-meshjoin": [{"buffer": "24KB", "l": 3}, {"buffer": "8KB", "l": 1}],
+    "ssbj": [{"buffer": "12KB"}],
+    "pcsrj": [{"nodes": 1}],
+    "derakhshan": [{"cache": 0.05}, {"cache": 0.8}],
+    "ssij": [{"cache": 0.05}, {"cache": 0.6}],
+    "partition-join": [{"cache": 0.6, "pages": 3}, {"threshold": 3}],
+    "optimised-x-hybridjoin": [{"l": 1}, {"l": 2, "pinned": "first"}],
+    "adaptive": [{"at_once": True}],
+}
+VARIANTS = [(name, options) for name, each in OPTIONS.items() for options in each]
+
+
+@pytest.fixture(scope="module")
+def masters(tmp_path_factory):
+    """The folder in which the masters of all cases are built, each once."""
+    return tmp_path_factory.mktemp("masters")
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("case", testing.cases())
+@pytest.mark.parametrize("how", HOW)
+@each_variant
+def test_answers(algorithm, options, how, case, masters):
+    testing.check_answers(algorithm, testing.case(case), how, masters, **options)
+
+
+@each_variant
+def test_cases_reach_what_is_special_to_each(algorithm, options, masters):
+    """Else the suite would show little: a window that holds all of the stream is drained once."""
+    case = testing.case("drift")
+    watched = testing.start(algorithm, case, "inner", masters, **options)
+    for batch in case.stream:
+        watched.offer(batch)
+    metrics = watched.join.metrics
+    assert metrics.answered > metrics.rows_in / 2
+    if algorithm == "adaptive":
+        check_special_to_adaptive(metrics, **options)
+        return
+    assert metrics.iterations > 30
+    special = {"cachejoin": ["cache_hits", "evicted"], "moij": ["cache_hits", "evicted"]}
+    special |= {"x-hybridjoin": ["pinned_hits"], "tuned-x-hybridjoin": ["pinned_hits"]}
+    special |= {"pcsrj": ["cache_hits"], "derakhshan": ["cache_hits", "evicted"]}
+    special |= {"ssij": ["pinned_hits", "evicted"], "partition-join": ["cache_hits", "evicted"]}
+    special |= {"optimised-x-hybridjoin": ["cache_hits"], "ssbj": ["cache_hits"]}
+    assert all(metrics.as_dict()[counter] for counter in special.get(algorithm, []))
+
+
+def check_special_to_adaptive(metrics, at_once=None):
+    if at_once is None:  # no row waits
+        assert metrics.looked_up == metrics.rows_in
+        assert not metrics.iterations
+    else:  # a sweep is one round, of many pages
+        assert metrics.iterations > 10
+        assert metrics.pages_read > 4 * metrics.iterations
+        assert metrics.cache_hits
+        assert not metrics.looked_up
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("case", HARD)
+@each_variant
+@pytest.mark.parametrize("check", [c for c in testing.checks() if c is not testing.check_answers])
+def test_hard_cases(check, algorithm, options, case, masters):
+    check(algorithm, testing.case(case), HARD[case], masters, **options)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("case", ["drift", "giant_key", "giant_string_key"])
+@pytest.mark.parametrize("how", ["left", "semi"])
+@pytest.mark.parametrize(("algorithm", "options"), VARIANTS)
+def test_options(algorithm, options, how, case, masters):
+    testing.check_answers(algorithm, testing.case(case), how, masters, **options)
+
+
+@pytest.mark.one_in(2)
+@each_variant
+@pytest.mark.parametrize("filtered", [True, False])
+@pytest.mark.parametrize("case", ["all_absent", "all_absent_strings", "int32", "null_keys"])
+def test_with_and_without_filter(algorithm, options, filtered, case, masters):
+    options = {**options, "filter": filtered}
+    testing.check_answers(algorithm, testing.case(case), "left", masters, **options)
+
+
+@pytest.fixture(scope="module")
+def direct_masters(masters):
+    probe = masters / "probe"
+    probe.write_bytes(bytes(4096))
+    try:
+        os.close(os.open(probe, os.O_RDONLY | os.O_DIRECT))
+    except OSError:
+        pytest.skip("the file system of the temporary folder has no O_DIRECT")
+    return masters
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("case", [*HARD, "zipf_1.0", "empty_master", "rare_types", "boolean"])
+@each_variant
+def test_direct_reads(algorithm, options, case, direct_masters):
+    direct = replace(testing.case(case), read="direct")
+    testing.check_answers(algorithm, direct, "left", direct_masters, **options)
+
+
+@each_variant
+@pytest.mark.parametrize("check", testing.checks())
+def test_direct_reads_in_all_checks(check, algorithm, options, direct_masters):
+    direct = replace(testing.case("giant_string_key"), read="direct")
+    check(algorithm, direct, "inner", direct_masters, **options)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("how", HOW)
+@each_variant
+@pytest.mark.parametrize("few", [(255, 250), (1, 20)])
+@pytest.mark.parametrize("case", ["string", "string_and_date"])
+def test_hashes_that_collide(case, few, algorithm, options, how, masters, monkeypatch):
+    mask, rows = few
+    monkeypatch.setattr(keys, "_hashes", colliding(mask))
+    whole = testing.case(case)
+    stream = pa.Table.from_batches(whole.stream).slice(0, rows).combine_chunks()
+    crowded = replace(whole, name=f"{case}_{mask}", stream=tuple(stream.to_batches(13)))
+    testing.check_drains(algorithm, crowded, how, masters, **options)
+
+
+@pytest.mark.parametrize("how", HOW)
+@each_variant
+def test_hashes_that_collide_in_a_resident_master(algorithm, options, how, masters, monkeypatch):
+    monkeypatch.setattr(keys, "_hashes", colliding(7))
+    whole = testing.case("resident_strings")
+    crowded = replace(whole, name="resident_collisions", stream=whole.stream[:2])
+    testing.check_answers(algorithm, crowded, how, masters, **options)
+
+
+@each_variant
+def test_offer_is_refused_while_output_is_unread(algorithm, options, masters):
+    case = testing.case("zipf_1.0")
+    join = ss.Join(case.open(masters), case.stream_schema, on="key", algorithm=algorithm, **options)
+    join.offer(case.stream[0])
+    with pytest.raises(UnreadOutputError, match="drain"):
+        join.offer(case.stream[1])
+    assert sum(batch.num_rows for batch in join.drain()) > 0
+    assert sum(batch.num_rows for batch in join.offer(case.stream[1])) > 0
+
+
+@each_variant
+def test_row_that_no_window_holds_is_refused_whole(algorithm, options, masters):
+    case = testing.case("variable_width")
+    join = ss.Join(
+        case.open(masters), case.stream_schema, on="key", memory=case.memory, algorithm=algorithm,
+        **options,
+    )  # fmt: skip
+    watched = testing.Watched(join)
+    watched.offer(case.stream[0])
+    rows = case.stream[1].slice(0, 2).to_pylist()
+    rows[1]["c"] = "x" * case.memory
+    with pytest.raises(RowTooLargeError, match="row 1"):
+        join.offer(pa.RecordBatch.from_pylist(rows, schema=case.stream_schema))
+    for batch in case.stream[1:]:
+        watched.offer(batch)
+    testing.same_rows(watched.finish(), case.expected("inner"))

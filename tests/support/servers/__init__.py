@@ -1,0 +1,1 @@
+"""The servers, clusters and jars that tests start or fetch."""
