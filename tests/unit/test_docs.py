@@ -17,6 +17,7 @@ import semistream as ss
 from semistream.algorithms import choose
 from semistream.cli.commands import app
 from semistream.master.database.opened import open_database
+from semistream.pipeline import read_pipeline
 from semistream.pipeline.file.ends import SINKS, SOURCES
 from semistream.pipeline.file.node import Node
 from semistream.pipeline.file.problems import Mark
@@ -240,6 +241,17 @@ def test_an_enrichment_has_the_defaults_of_the_function():
             assert f.default == (parse_bytes(default) if size else default), f.name
 
 
+@each_page
+def test_whole_pipelines_are_right(page, tmp_path, monkeypatch):
+    monkeypatch.setenv("KAFKA", "localhost:9092")
+    for block in re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        keys = yaml.safe_load(block)
+        if {"enrich", "sink"} <= keys.keys():
+            source = "" if "source" in keys else "source: {kind: rate}\n"
+            (tmp_path / "pipeline.yaml").write_text(source + block)
+            read_pipeline(tmp_path / "pipeline.yaml")
+
+
 # -- names, commands, targets ---------------------------------------------------------------------
 
 
@@ -292,6 +304,14 @@ def test_make_targets_exist(page):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {t for code in codes(page) for t in re.findall(r"(?:^|\$ )make ([a-z-]+)", code)}
     assert named <= targets
+
+
+@each_page
+def test_paths_exist(page):
+    folders = r"(?:src|tests|benchmarks|papers|results|examples|docs)/[\w./-]*\w/?"
+    named = {code for code in codes(page) if re.fullmatch(folders, code)}
+    named -= {"examples/data"}  # which the examples generate
+    assert not [path for path in named if not (ROOT / path).exists()]
 
 
 def test_environment_variables_are_documented():
