@@ -193,7 +193,7 @@ def _clean_end() -> Iterator[None]:
 
 
 def _pages_file(path: str) -> Path:
-    master = open_master(path, "direct")
+    master = open_master(Path(path), "direct")
     return master.path / master.manifest.name("pages")
 
 

@@ -13,6 +13,7 @@ from benchmarks.engine.matrix import READS
 from benchmarks.engine.workload import Feed, Workload
 from benchmarks.harness.claims import candidate
 from benchmarks.harness.command import Benchmark, Grid, Job, option
+from benchmarks.harness.figure import has
 from benchmarks.harness.record import Record
 from benchmarks.harness.run import Run, one_thread
 from benchmarks.harness.samples import rounded
@@ -184,5 +185,5 @@ DRIFT = Benchmark(
     DriftGrid,
     measure,
     sheets,
-    {"drift": ("curves", draw)},
+    {"drift": (has("curves"), draw)},
 )

@@ -11,7 +11,7 @@ from benchmarks.engine.matrix import READS, Cell, cell_of, measure_rates
 from benchmarks.engine.workload import Feed, Workload
 from benchmarks.harness.claims import candidate
 from benchmarks.harness.command import Benchmark, Grid, Job, option
-from benchmarks.harness.figure import MARKS, ticks
+from benchmarks.harness.figure import MARKS, has, ticks
 from benchmarks.harness.record import Record, read_record
 from benchmarks.harness.run import one_thread
 from benchmarks.harness.samples import spread, thousands
@@ -161,5 +161,5 @@ GROWTH = Benchmark(
     GrowthGrid,
     measure,
     sheets,
-    {"growth": ("points", draw)},
+    {"growth": (has("points"), draw)},
 )

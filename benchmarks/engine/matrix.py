@@ -20,7 +20,7 @@ from semistream.algorithms import algorithms
 from semistream.cost.sheet import Sheet
 from semistream.errors import BudgetError
 from semistream.join import Join
-from semistream.master import Master, open_master
+from semistream.master import FileMaster, open_master
 from semistream.units import format_bytes
 
 SLOW = ("inlj", "derakhshan")  # far slower than the others: measured where the papers do
@@ -137,7 +137,7 @@ def measure_cell(grid: MatrixGrid, cell: Cell, path: Path, feed: Feed, bound: Bo
 
 def measure_rates(
     names: Iterable[str],
-    master: Master,
+    master: FileMaster,
     feed: Feed,
     memory: int,
     times: tuple[float, int],

@@ -97,7 +97,7 @@ class Benchmark(Generic[G]):
     sheets
         The tables of a record.
     figures
-        By file name: the part of the record that a figure needs, and what draws it.
+        By file name: whether a record has what a figure needs, and what draws it.
     servers
         Databases that are started where no address is given.
     """
@@ -107,7 +107,7 @@ class Benchmark(Generic[G]):
     grid: type[G]
     measure: Callable[[Job[G]], Iterator[None]]
     sheets: Callable[[Record], Iterable[Sheet]]
-    figures: Mapping[str, tuple[str, Draw]] = field(default_factory=dict)
+    figures: Mapping[str, tuple[Callable[[Record], object], Draw]] = field(default_factory=dict)
     servers: tuple[str, ...] = ()
     resume: Callable[[Record, Record, Path], Record] = resumed
 
@@ -135,8 +135,8 @@ class Benchmark(Generic[G]):
 
     def draw(self, record: Record, folder: Path) -> None:
         """Draw the figures for which the record has what they need."""
-        for name, (part, draw) in self.figures.items():
-            if record.get(part):
+        for name, (suffices, draw) in self.figures.items():
+            if suffices(record):
                 draw_into(folder / f"{name}.svg", partial(draw, record))
 
 

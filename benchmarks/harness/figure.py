@@ -21,6 +21,11 @@ def draw_into(path: Path, draw: Callable[[Any], None]) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
+def has(part: str) -> Callable[[dict[str, Any]], object]:
+    """Check whether a record has a part, for a figure that needs no more."""
+    return lambda record: record.get(part)
+
+
 def ticks(panel: Any, values: Iterable[float], form: str = "g") -> None:
     """Mark these values, and no others, on the x axis."""
     marked = list(dict.fromkeys(values))

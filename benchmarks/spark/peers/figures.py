@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.harness.figure import legend_beside, ticks
+from benchmarks.harness.figure import has, legend_beside, ticks
 from benchmarks.harness.record import Record
 from benchmarks.harness.samples import quantile, spread
 from benchmarks.spark.peers.rates import is_plain, rates, steadily
+from benchmarks.spark.peers.summary import draw_summary, is_complete
 from benchmarks.spark.queries import warm
 
 _LINES = (
@@ -185,11 +186,12 @@ def _seconds(record: Record, cell: Record, name: str) -> float:
     return float(cell["batch_rows"]) / spread(rates(cell, name, record["dropped"])).middle
 
 
-FIGURES: dict[str, tuple[str, Callable[[Record, Any], None]]] = {
-    "memory": ("cells", _by_memory),
-    "rows": ("cells", _by_rows),
-    "batch": ("cells", _by_batch),
-    "growth": ("growth", _growing),
-    "steady": ("steady", _steadily),
+FIGURES: dict[str, tuple[Callable[[Record], object], Callable[[Record, Any], None]]] = {
+    "memory": (has("cells"), _by_memory),
+    "rows": (has("cells"), _by_rows),
+    "batch": (has("cells"), _by_batch),
+    "growth": (has("growth"), _growing),
+    "steady": (has("steady"), _steadily),
+    "summary": (is_complete, draw_summary),
 }
-"""The figures, each with the part of the record that it needs."""
+"""The figures, each with a check whether a record has what it needs."""
