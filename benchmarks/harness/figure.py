@@ -12,10 +12,14 @@ from matplotlib.figure import Figure
 MARKS = "osD^vP*X"
 
 
-def draw_into(path: Path, draw: Callable[[Any], None]) -> None:
-    """Draw a figure into an SVG file; the same figure gives the same bytes."""
+def draw_into(path: Path, draw: Callable[[Any], None], text: str = "path") -> None:
+    """Draw a figure into an SVG file; the same figure gives the same bytes.
+
+    Text is drawn as paths, which look the same everywhere, or kept as text (``"none"``), which
+    makes a page of many figures far smaller.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
+    with mpl.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": text}):
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         draw(figure)
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})

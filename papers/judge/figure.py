@@ -52,7 +52,7 @@ def draw(experiment: Experiment, record: Record, printed: Sequence[Published], p
         if any(p.value is not None for p in printed):
             left.set_xlim(right.get_xlim())
 
-    draw_into(path, both)
+    draw_into(path, both, text="none")
 
 
 def _axes(panel: Any, experiment: Experiment, y: str, title: str) -> None:
