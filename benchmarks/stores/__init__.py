@@ -1,10 +1,14 @@
 """What a user could write in an afternoon: the same join, chunk by chunk, on a store of others."""
 
 from benchmarks.stores.base import ByKey, Engine, built
-from benchmarks.stores.duck import DuckDb, DuckDbInMemory
-from benchmarks.stores.in_memory import ArrowInMemory, PolarsInMemory
 from benchmarks.stores.key_value import Lmdb, RocksDb
-from benchmarks.stores.sqlite import Sqlite
+from benchmarks.stores.tables import (
+    ArrowInMemory,
+    DuckDb,
+    DuckDbInMemory,
+    PolarsInMemory,
+    Sqlite,
+)
 
 __all__ = ["ENGINES", "ByKey", "Engine", "built"]
 

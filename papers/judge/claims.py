@@ -65,11 +65,11 @@ def claims() -> dict[str, Claim]:
     >>> print(claims()["pcsrj/small-r"].rule, "·", claims()["pcsrj/small-r"].holds)
     pcsrj to cachejoin · at least 1.5
     """
-    found: dict[str, Claim] = {}
+    known_claims: dict[str, Claim] = {}
     for paper in papers():
         text = (folder() / paper / "claims.yaml").read_text(encoding="utf-8")
-        found |= read_claims(text, paper, experiments(paper))
-    return found
+        known_claims |= read_claims(text, paper, experiments(paper))
+    return known_claims
 
 
 def read_claims(text: str, paper: str, known: Mapping[str, Experiment]) -> dict[str, Claim]:
@@ -80,7 +80,7 @@ def read_claims(text: str, paper: str, known: Mapping[str, Experiment]) -> dict[
     ExperimentError
         The file has mistakes: all of them.
     """
-    found, mistakes = dict[str, Claim](), list[str]()
+    known_claims, mistakes = dict[str, Claim](), list[str]()
     for key, given in yaml.safe_load(text).items():
         name, figure = f"{paper}/claims.yaml: {key}", f"{paper}/{given.get('figure')}"
         try:
@@ -88,14 +88,14 @@ def read_claims(text: str, paper: str, known: Mapping[str, Experiment]) -> dict[
                 raise OptionError.unknown("figure", figure, known)
             rule = _rule(given.get("rule"), known[figure])
             content = {**given, "figure": figure, "rule": rule}
-            found[f"{paper}/{key}"] = validate(content, Claim, name)
+            known_claims[f"{paper}/{key}"] = validate(content, Claim, name)
         except ExperimentError as error:
             mistakes.append(str(error))
         except ValueError as error:
             mistakes.append(f"{name}: {error}")
     if mistakes:
         raise ExperimentError("\n".join(mistakes))
-    return found
+    return known_claims
 
 
 def _rule(given: Any, experiment: Experiment) -> Rule:

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from benchmarks.engine.workload import Feed, Workload
 from benchmarks.harness.processes import Child
+from benchmarks.harness.run import Run, one_thread
 from papers.run.cells import Cell, Group
 from papers.run.measure import Bench, facts_of, started, watched
 from semistream import build_master
-from semistream.cost.run import Run, one_thread
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.master import open_master
@@ -63,7 +63,7 @@ def _mine(keys: pa.Array, number: int) -> pa.Array:
 
 def _halves(rows: int, folder: Path, page_bytes: str) -> list[Path]:
     """Build a master for each node."""
-    found = []
+    paths = []
     for number in range(NODES):
         path = folder / f"node-{rows}-{number}-{page_bytes}"
         if not (path / "manifest.json").exists():
@@ -71,8 +71,8 @@ def _halves(rows: int, folder: Path, page_bytes: str) -> list[Path]:
             mine = (batch.filter(_mine(batch["key"], number)) for batch in table)
             reader = pa.RecordBatchReader.from_batches(table.schema, mine)
             build_master(reader, path, key="key", page_bytes=page_bytes, filter=False)
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 class _Part:

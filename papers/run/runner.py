@@ -6,14 +6,14 @@ from collections import defaultdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.harness.machine import describe
 from benchmarks.harness.record import read_record, write_record
+from benchmarks.harness.run import one_thread
 from papers.run.cells import groups
 from papers.run.measure import Bench, pinned, rates
 from papers.run.nodes import side_by_side
 from papers.run.searches import least, optimum, reads
 from papers.run.sources import origin_of, prepare
-from semistream.cost.run import one_thread
-from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

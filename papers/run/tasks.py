@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.harness.samples import rounded
 from benchmarks.spark.engine import Engines
 from papers.run.cells import Cell, Group
 from papers.run.measure import Bench, middle
 from semistream.api import enrich
-from semistream.cost.run import rounded
 from semistream.spark.cluster.session import session
 
 Facts = dict[str, Any]

@@ -13,9 +13,16 @@ import pytest
 import semistream as ss
 from benchmarks.spark.data import KEY, Products, Sales
 from benchmarks.spark.database import store_of
-from benchmarks.spark.flink.run import FlinkError, join_by_flink, time_flink
-from benchmarks.spark.flink.setup import Flink, prepare
-from benchmarks.spark.flink.sql import FlinkSetting, insert, tables
+from benchmarks.spark.flink import (
+    Flink,
+    FlinkError,
+    FlinkSetting,
+    insert,
+    join_by_flink,
+    prepare,
+    tables,
+    time_flink,
+)
 from benchmarks.spark.peers.lookup import budget_for
 from benchmarks.spark.systems import Setting
 from semistream.errors import OptionError

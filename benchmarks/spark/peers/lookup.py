@@ -14,10 +14,8 @@ from benchmarks.harness.command import Job
 from benchmarks.harness.record import Record
 from benchmarks.spark.data import KEY, Batches, Products
 from benchmarks.spark.engine import Caller
-from benchmarks.spark.flink.run import join_by_flink, time_flink
-from benchmarks.spark.flink.setup import VERSION, Flink
-from benchmarks.spark.flink.setup import prepare as prepare_flink
-from benchmarks.spark.flink.sql import FlinkSetting
+from benchmarks.spark.flink import VERSION, Flink, FlinkSetting, join_by_flink, time_flink
+from benchmarks.spark.flink import prepare as prepare_flink
 from benchmarks.spark.peers.contest import database, prepare
 from benchmarks.spark.peers.grid import PeersGrid
 from benchmarks.spark.peers.parts import stream_of, timed

@@ -12,7 +12,7 @@ from benchmarks.harness.command import Benchmark, Job
 from benchmarks.harness.record import Record
 from benchmarks.spark.database import JARS
 from benchmarks.spark.engine import EngineError, Engines
-from benchmarks.spark.flink.run import FlinkError
+from benchmarks.spark.flink import FlinkError
 from benchmarks.spark.peers.contest import Contest
 from benchmarks.spark.peers.figures import FIGURES
 from benchmarks.spark.peers.grid import ALL, PeersGrid

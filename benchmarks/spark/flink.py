@@ -1,5 +1,7 @@
 """Flink's lookup join from PostgreSQL, with its own cache, set beside ours.
 
+It runs in a Python environment of its own, for its package asks for other versions than ours.
+
 What is fair to it. Flink runs in one JVM (its MiniCluster), as Spark does in local mode, on as many
 tasks as there are cores; both tasks share one cache of so many rows, for they are in one JVM.
 Objects are reused, cached rows never expire, no checkpoints are made, rows go to the sink
@@ -15,21 +17,161 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness.memory import Footprint
-from benchmarks.spark.flink.setup import Flink
-from benchmarks.spark.flink.sql import FlinkSetting, insert, tables
+from benchmarks.spark.data import KEY
+from benchmarks.spark.database import Store
 from semistream.errors import OptionError, SemistreamError
+from semistream.spark.cluster.java import find_java
+from semistream.spark.cluster.maven import Artifact, download
 
-_JOB = Path(__file__).with_name("job.py")
+VERSION = "2.3.0"
+CONNECTOR = "4.0.0-2.0"
+_FLINK, _HADOOP = "org.apache.flink", "org.apache.hadoop"
+_JARS = (
+    Artifact(_FLINK, "flink-connector-jdbc-core", CONNECTOR),
+    Artifact(_FLINK, "flink-connector-jdbc-postgres", CONNECTOR),
+    Artifact("org.postgresql", "postgresql", "42.7.14"),
+    Artifact(_FLINK, "flink-sql-parquet", VERSION),
+    Artifact(_HADOOP, "hadoop-client-api", "3.4.1"),  # Flink's Parquet is built on Hadoop's classes
+    Artifact(_HADOOP, "hadoop-client-runtime", "3.4.1"),
+    Artifact(_FLINK, "flink-metrics-jmx", VERSION),
+)
+_INSTALLING = 900.0  # seconds that pip may take: it brings 500 MB
+
+
+@dataclass(frozen=True)
+class Flink:
+    """What a job of Flink is started with."""
+
+    python: Path
+    """Of the environment that has PyFlink."""
+    jars: tuple[Path, ...]
+    java: Path
+    """The home of the Java that it runs on."""
+
+
+def prepare(folder: Path, say: Callable[[str], None]) -> Flink | str:
+    """Bring Flink into a folder, unless it is there; give it, or why it cannot be had."""
+    folder = folder.absolute()
+    try:
+        java = find_java().home
+        jars = tuple(download(jar, folder / "jars") for jar in _JARS)
+        return Flink(_install(folder / f"python-{VERSION}", say), jars, java)
+    except subprocess.CalledProcessError as error:
+        return f"Flink {VERSION} cannot be installed: {_last_line(error.stderr)}"
+    except (SemistreamError, OSError, subprocess.TimeoutExpired) as error:
+        return f"Flink {VERSION} cannot be had: {error}"
+
+
+def _install(folder: Path, say: Callable[[str], None]) -> Path:
+    """Make a virtual environment with PyFlink; give its Python."""
+    python, whole = folder / "bin" / "python", folder / "whole"
+    if not whole.exists():
+        say(f"installing Flink {VERSION}, about 500 MB")
+        _checked([sys.executable, "-m", "venv", "--clear", str(folder)])
+        _checked([str(python), "-m", "pip", "install", "--quiet", f"apache-flink=={VERSION}"])
+        whole.touch()
+    return python
+
+
+def _checked(command: list[str]) -> None:
+    subprocess.run(command, capture_output=True, text=True, timeout=_INSTALLING, check=True)  # noqa: S603
+
+
+def _last_line(text: str) -> str:
+    r"""Return what a program said last, where it mostly says what went wrong.
+
+    Examples
+    --------
+    >>> _last_line("WARNING: slow\nERROR: No matching distribution found\n\n")
+    'ERROR: No matching distribution found'
+    """
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "no reason given")
+
+
+# -- its tables and its query -----------------------------------------------------------------
+
+_TYPES = {"int64": "BIGINT", "int32": "INT", "double": "DOUBLE", "string": "STRING"}
+_SALES = f"{KEY} BIGINT, sale BIGINT, quantity INT"
+
+
+@dataclass(frozen=True)
+class FlinkSetting:
+    """What Flink joins with, and how."""
+
+    store: Store
+    """On PostgreSQL."""
+    columns: pa.Schema
+    """Of the table without its key."""
+    cached: int
+    """Rows in its cache."""
+    how: Literal["left", "inner"] = "left"
+    parallelism: int = 2
+    heap: str = "1g"
+
+
+def tables(at: FlinkSetting, source: Path, target: Path | None) -> list[str]:
+    """Define the stream, the table, and where joined rows go: into a folder, or nowhere."""
+    address, properties = at.store.jdbc
+    products = {
+        "connector": "jdbc",
+        "url": address,
+        "table-name": at.store.table,
+        "username": properties["user"],
+        "password": properties["password"],
+        "lookup.cache": "PARTIAL",
+        "lookup.partial-cache.max-rows": str(at.cached),
+    }
+    sink = _files(target) if target else {"connector": "blackhole"}
+    added = ", ".join(f"`{field.name}` {_TYPES[str(field.type)]}" for field in at.columns)
+    return [
+        _table("sales", f"{_SALES}, proc_time AS PROCTIME()", _files(source)),
+        _table("products", f"{KEY} BIGINT, {added}, PRIMARY KEY ({KEY}) NOT ENFORCED", products),
+        _table("joined", f"{_SALES}, {added}", sink),
+    ]
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {"connector": "filesystem", "path": folder.absolute().as_uri(), "format": "parquet"}
+
+
+def _table(name: str, columns: str, options: dict[str, str]) -> str:
+    """Define a table.
+
+    Examples
+    --------
+    >>> _table("joined", "sale BIGINT", {"connector": "it's"})
+    "CREATE TABLE joined (sale BIGINT) WITH ('connector' = 'it''s')"
+    """
+    quoted = {key: value.replace("'", "''") for key, value in options.items()}
+    given = ", ".join(f"'{key}' = '{value}'" for key, value in quoted.items())
+    return f"CREATE TABLE {name} ({columns}) WITH ({given})"
+
+
+def insert(at: FlinkSetting) -> str:
+    """Return the join, which is the job."""
+    added = ", ".join(f"p.`{name}`" for name in at.columns.names)
+    return (
+        f"INSERT INTO joined SELECT s.{KEY}, s.sale, s.quantity, {added} FROM sales AS s "  # noqa: S608 - ours
+        f"{at.how.upper()} JOIN products FOR SYSTEM_TIME AS OF s.proc_time AS p "
+        f"ON s.{KEY} = p.{KEY}"
+    )
+
+
+# -- a job ------------------------------------------------------------------------------------
+
+_JOB = Path(__file__).with_name("flink_job.py")
 _SETTINGS = {
     "pipeline.object-reuse": "true",
     "rest.port": "0",  # any that is free
