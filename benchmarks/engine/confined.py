@@ -95,6 +95,9 @@ def measure(job: Job[ConfinedGrid]) -> Iterator[None]:
     job.record["pages_bytes"] = open_master(path).manifest.pages_bytes
     for share in grid.shares:
         memory = int(share * workload.bytes)
+        if job.has("settings", {"share": share}, grid.algorithms):
+            yield
+            continue
         rates: dict[str, list[Record]] = {name: [] for name in grid.algorithms}
         for _ in range(grid.rounds):
             for name in grid.algorithms:
@@ -228,8 +231,9 @@ def sheets(record: Record) -> Iterator[Sheet]:
     """Return the rates in a cgroup: algorithms down, budgets across, and ours to the best other."""
     grid, settings = record["grid"], record["settings"]
     mine = candidate(grid["algorithms"])
-    rows = [(name, *(_rate(s["rates"][name]) for s in settings)) for name in grid["algorithms"]]
-    against = (versus(_complete(s["rates"]), mine) for s in settings)
+    rates = [setting["rates"] for setting in settings]
+    rows = [(name, *(_rate(each.get(name, [])) for each in rates)) for name in grid["algorithms"]]
+    against = (versus(_complete(each), mine) for each in rates)
     rows.append((f"{mine} against", *(str(each or "–") for each in against)))
     runs = [run for s in settings for rate in s["rates"].values() for run in rate]
     held = [run["resident"] / record["pages_bytes"] for run in runs if "sample" in run]

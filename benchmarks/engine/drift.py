@@ -88,9 +88,14 @@ def measure(job: Job[DriftGrid]) -> Iterator[None]:
     feed = Feed.of(stream, grid.before + grid.after, grid.slice_rows // 4)
     memory = job.record["memory"] = int(grid.share * workload.bytes)
     for read in grid.reads:
-        slices: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in grid.algorithms}
+        missing = [
+            name
+            for name in grid.algorithms
+            if not job.has("curves", {"read": read, "algorithm": name})
+        ]
+        slices: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in missing}
         for _ in range(grid.repeats):
-            for name in grid.algorithms:
+            for name in missing:
                 job.say(f"{name}, {read}")
                 master = open_master(path, read)
                 join = Join(master, feed.schema, on="key", memory=memory, algorithm=name)

@@ -90,11 +90,12 @@ def measure(job: Job[GrowthGrid]) -> Iterator[None]:
         budgets = {"share": int(grid.share * workload.bytes), "constant": grid.memory}
         for read in grid.reads:
             for budget, memory in budgets.items():
-                job.say(f"R = {rows:,}, {read}, {budget}")
-                times = (grid.seconds, grid.rounds)
-                rates = measure_rates(grid.algorithms, open_master(path, read), feed, memory, times)
                 point = {"rows": rows, "budget": budget, "read": read}
-                job.add("points", point | rates, *point)
+                if not job.has("points", point, grid.algorithms):
+                    job.say(f"R = {rows:,}, {read}, {budget}")
+                    master, times = open_master(path, read), (grid.seconds, grid.rounds)
+                    rates = measure_rates(grid.algorithms, master, feed, memory, times)
+                    job.add("points", point | rates, *point)
                 yield
 
 

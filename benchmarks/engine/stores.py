@@ -137,7 +137,8 @@ def measure(job: Job[StoreGrid]) -> Iterator[None]:
     """
     one_thread()
     for grid in job.grid.sizes:
-        job.add("settings", _measure(grid, job.folder, job.say), "rows")
+        if not job.has("settings", {"rows": grid.rows}):
+            job.add("settings", _measure(grid, job.folder, job.say), "rows")
         yield
 
 

@@ -81,6 +81,14 @@ class Job(Generic[G]):
     urls: tuple[str, ...] = ()
     """Databases, which are never written to a record."""
 
+    def has(self, part: str, setting: Record, names: Iterable[str] = ()) -> bool:
+        """Check whether a resumed record has an entry of this setting, with all these rates."""
+        return any(
+            setting.items() <= entry.items()
+            and set(names) <= {*entry.get("rates", ()), *entry.get("refused", ())}
+            for entry in self.record.get(part, [])
+        )
+
     def add(self, part: str, entry: Record, *identity: str) -> None:
         """Append an entry to a list of the record, or replace the one of the same identity."""
         add(self.record, part, entry, identity)

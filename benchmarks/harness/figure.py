@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
-
 MARKS = "osD^vP*X"
 
 
@@ -18,6 +15,9 @@ def draw_into(path: Path, draw: Callable[[Any], None], text: str = "path") -> No
     Text is drawn as paths, which look the same everywhere, or kept as text (``"none"``), which
     makes a page of many figures far smaller.
     """
+    import matplotlib as mpl  # not above: what only measures does without its memory
+    from matplotlib.figure import Figure
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": text}):
         figure = Figure(figsize=(9, 3.6), layout="constrained")

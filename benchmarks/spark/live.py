@@ -90,11 +90,12 @@ def measure(job: Job[LiveGrid]) -> Iterator[None]:
             at.store.load(at.products)
             contest.check()
             for batch_rows, share in product(grid.batch_rows, grid.shares):
-                job.say(f"{at.store.kind}: batches of {batch_rows:,}, {share:.1%} of R")
-                version = at.store.version()
-                about = {"store": at.store.kind, "version": version, "rows": grid.rows}
-                cell = about | contest.measure(batch_rows, share)
-                job.add("cells", cell, "store", "batch_rows", "memory")
+                memory = int(share * at.products.bytes)
+                cell = {"store": at.store.kind, "batch_rows": batch_rows, "memory": memory}
+                if not job.has("cells", cell):
+                    job.say(f"{at.store.kind}: batches of {batch_rows:,}, {share:.1%} of R")
+                    about = cell | {"version": at.store.version(), "rows": grid.rows}
+                    job.add("cells", about | contest.measure(batch_rows, memory), *cell)
                 yield
 
 
@@ -113,7 +114,8 @@ class _Contest:
     def check(self) -> None:
         """Check that all systems give the same rows, a part of which has no match."""
         batches = self._sales(min(2000, *self.grid.batch_rows), 1, absent=_CHECKED_ABSENT)
-        at = self._with(max(self.grid.shares))
+        memory = int(max(self.grid.shares) * self.at.products.bytes)
+        at = replace(self.at, memory=memory)
         given = {
             name: self.engines.call("main", fingerprint, system, at, batches)
             for name, system in _SYSTEMS.items()
@@ -123,12 +125,12 @@ class _Contest:
             msg = f"the systems give different rows: {given}"
             raise DifferentRowsError(msg)
 
-    def measure(self, batch_rows: int, share: float) -> Record:
+    def measure(self, batch_rows: int, memory: int) -> Record:
         """Run every system in every round."""
         grid, slow = self.grid, min(batch_rows, self.grid.row_rows)
         streams = dict.fromkeys(_SYSTEMS, self._sales(batch_rows, grid.batches))
         streams["rows"] = self._sales(slow, grid.row_batches)
-        at = self._with(share)
+        at = replace(self.at, memory=memory)
         at = replace(at, chunk=self._best_chunk(at, streams["jdbc"]))
         # The hot rows are in the cache, as they are in a query that has run for a while.
         self._run("enrich", at, streams["enrich"])
@@ -144,11 +146,7 @@ class _Contest:
             self._run(name, at, streams[name])
             asked, rows = _queries(at.store) - before, sizes[name] * streams[name].count
             system["queries_a_million"] = round(1e6 * asked / rows)
-        about = {"batch_rows": batch_rows, "memory": at.memory, "chunk": at.chunk}
-        return about | {"systems": systems}
-
-    def _with(self, share: float) -> Setting:
-        return replace(self.at, memory=int(share * self.at.products.bytes))
+        return {"chunk": at.chunk, "systems": systems}
 
     def _run(self, name: str, at: Setting, batches: Batches) -> list[int]:
         took: list[int] = self.engines.call(

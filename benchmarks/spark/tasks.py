@@ -93,9 +93,9 @@ def measure_parts(job: Job[SparkGrid], engines: Caller) -> Iterator[None]:
         "warmth": warmth.measure,
     }
     for name, part in parts.items():
-        job.say(name)
         try:
-            job.record[name] = part(job, engines)
+            if name not in job.record:
+                job.record[name] = part(job, engines)
         except EngineError as error:
             job.record["failed"][name] = str(error)
         yield

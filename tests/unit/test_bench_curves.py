@@ -35,6 +35,11 @@ def test_growth_is_measured_at_a_share_and_at_a_constant(tmp_path):
         ("cachejoin", "mapped", "512 KB"),
     ]
     assert sheet.rows[0][-1].endswith("×")
+    shown = bench("growth", *small, *FEW, *where, "--resume")
+    assert shown.exit_code == 0, shown.output
+    points = read_record(record)["points"]
+    assert points[:4] == found["points"]
+    assert [point["read"] for point in points[4:]] == ["direct"] * 4
     assert not drawn or figure.read_text().startswith("<?xml")
 
 
