@@ -10,14 +10,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.table import markdown
+from benchmarks.harness.table import Sheet, markdown
 from papers.experiment import Experiment, Paper, experiments, papers
 from papers.judge.claims import claims
 from papers.judge.figure import caption, draw
 from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, Verdict, judge, lost
 from papers.published import Published, published
 from papers.run.runner import loaded
-from semistream.cost.sheet import Sheet
 from semistream.units import format_bytes
 
 Record = Mapping[str, Any]

@@ -15,9 +15,9 @@ from benchmarks.engine.workload import BATCH_ROWS
 from benchmarks.harness.command import Benchmark, Grid, Job, option
 from benchmarks.harness.memory import PeakMemory
 from benchmarks.harness.record import Record
+from benchmarks.harness.table import Sheet
 from semistream import build_master
 from semistream.cli.terminal import build_bar
-from semistream.cost.sheet import Sheet
 from semistream.units import format_bytes
 from semistream.workloads import Zipf, master_rows
 

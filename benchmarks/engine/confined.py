@@ -30,8 +30,8 @@ from benchmarks.harness.memory import anonymous_bytes, resident_bytes
 from benchmarks.harness.record import Record
 from benchmarks.harness.run import Run, one_thread
 from benchmarks.harness.samples import rounded, thousands
+from benchmarks.harness.table import Sheet
 from semistream.algorithms import algorithms
-from semistream.cost.sheet import Sheet
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import open_master

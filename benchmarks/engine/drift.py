@@ -17,8 +17,8 @@ from benchmarks.harness.figure import has
 from benchmarks.harness.record import Record
 from benchmarks.harness.run import Run, one_thread
 from benchmarks.harness.samples import rounded
+from benchmarks.harness.table import Sheet
 from semistream.algorithms import algorithms
-from semistream.cost.sheet import Sheet
 from semistream.join import Join
 from semistream.master import open_master
 

@@ -15,8 +15,8 @@ from benchmarks.harness.figure import MARKS, has, ticks
 from benchmarks.harness.record import Record, read_record
 from benchmarks.harness.run import one_thread
 from benchmarks.harness.samples import spread, thousands
+from benchmarks.harness.table import Sheet
 from semistream.algorithms import algorithms
-from semistream.cost.sheet import Sheet
 from semistream.errors import OptionError
 from semistream.master import open_master
 from semistream.units import format_bytes, parse_bytes

@@ -16,8 +16,8 @@ from benchmarks.harness.record import Record
 from benchmarks.harness.rounds import take_rounds
 from benchmarks.harness.run import Run, one_thread
 from benchmarks.harness.samples import ratio, thousands
+from benchmarks.harness.table import Sheet
 from semistream.algorithms import algorithms
-from semistream.cost.sheet import Sheet
 from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.master import FileMaster, open_master

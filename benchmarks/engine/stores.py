@@ -20,9 +20,9 @@ from benchmarks.harness.record import Record
 from benchmarks.harness.rounds import take_rounds
 from benchmarks.harness.run import Run, one_thread
 from benchmarks.harness.samples import ratio, thousands
+from benchmarks.harness.table import Sheet
 from benchmarks.stores import ENGINES, Engine, built
 from semistream.algorithms import algorithms
-from semistream.cost.sheet import Sheet
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import open_master

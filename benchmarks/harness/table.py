@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from semistream.cost.sheet import Sheet
 from semistream.errors import OptionError
 
+__all__ = ["Sheet", "between_marks", "markdown"]
+
 
 def markdown(sheets: Iterable[Sheet]) -> str:
     """Write sheets as Markdown tables."""

@@ -12,12 +12,12 @@ from itertools import product
 from benchmarks.harness.command import Benchmark, Grid, Job, option
 from benchmarks.harness.record import Record
 from benchmarks.harness.samples import ratio, thousands
+from benchmarks.harness.table import Sheet
 from benchmarks.spark.data import Batches, Products, Sales
 from benchmarks.spark.database import JARS, Store
 from benchmarks.spark.engine import Caller, Engines
 from benchmarks.spark.queries import DifferentRowsError, fingerprint, time_batches, versions, warm
 from benchmarks.spark.systems import Setting
-from semistream.cost.sheet import Sheet
 from semistream.errors import OptionError
 from semistream.spark.cluster.jars import folder_for
 from semistream.spark.cluster.maven import download

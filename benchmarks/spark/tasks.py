@@ -13,12 +13,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.harness.command import Benchmark, Grid, Job, option
 from benchmarks.harness.record import Record
 from benchmarks.harness.samples import spread
+from benchmarks.harness.table import Sheet
 from benchmarks.spark import warmth
 from benchmarks.spark.data import Batches, Products, Sales
 from benchmarks.spark.engine import Caller, EngineError, Engines
 from benchmarks.spark.queries import DROPPED, finished, time_batches, versions, warm
 from benchmarks.spark.systems import Setting
-from semistream.cost.sheet import Sheet
 
 _ROUTERS = {"by page": "enrich", "by hash": "hashed"}
 """Ours, and Spark's own hash of the key, for comparison."""

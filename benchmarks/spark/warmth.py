@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from benchmarks.harness.command import Job
 from benchmarks.harness.memory import python_workers
 from benchmarks.harness.record import Record
+from benchmarks.harness.table import Sheet
 from benchmarks.spark.data import KEY, Batches, Products, Sales, cold_copy
 from benchmarks.spark.engine import Caller
 from benchmarks.spark.queries import finished, milliseconds
 from benchmarks.spark.systems import Setting
 from semistream.api import watch
-from semistream.cost.sheet import Sheet
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import open_master

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from benchmarks.harness.record import Record
-    from semistream.cost.sheet import Sheet
+    from benchmarks.harness.table import Sheet
 
 
 def call(*arguments: object) -> Result:

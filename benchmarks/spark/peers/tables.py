@@ -8,10 +8,10 @@ from typing import Any
 
 from benchmarks.harness.record import Record
 from benchmarks.harness.samples import quantile, spread, thousands
+from benchmarks.harness.table import Sheet
 from benchmarks.spark.peers.claims import BESIDE_FLINK, claims
 from benchmarks.spark.peers.rates import best, core_rates, is_bound, is_plain, rates, steadily, to
 from benchmarks.spark.queries import warm
-from semistream.cost.sheet import Sheet
 from semistream.units import format_bytes
 
 _OURS = "enrich"
