@@ -166,9 +166,9 @@ class Bound:
     def gather(self, batch: pa.RecordBatch, left: Ints, right: Ints) -> pa.RecordBatch:
         """Put stream rows and master rows side by side."""
         mine = batch if self._plain else batch.take(pa.array(left))
-        found = self._master.take(pa.array(right))
-        names = [*mine.schema.names, *found.schema.names]
-        return pa.RecordBatch.from_arrays([*mine.columns, *found.columns], names=names)
+        matches = self._master.take(pa.array(right))
+        names = [*mine.schema.names, *matches.schema.names]
+        return pa.RecordBatch.from_arrays([*mine.columns, *matches.columns], names=names)
 
     def places(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the stream rows that have a match, and the master rows, once for each pair."""

@@ -93,10 +93,10 @@ class ByKey(Engine):
     def join(self, chunk: pa.RecordBatch, how: str = "inner") -> pa.Table:
         """Ask for each key once, then put its row beside every stream row that has it."""
         keys, of_row = np.unique(chunk[self.key].to_numpy(), return_inverse=True)
-        present, found = self._fetch(keys)
+        present, rows = self._fetch(keys)
         place = np.full(len(keys), -1)
         place[present] = np.arange(len(present))
-        return placed(chunk, found, place[of_row], how)
+        return placed(chunk, rows, place[of_row], how)
 
     def join_rows(self, chunk: pa.RecordBatch, how: str = "inner") -> pa.Table:
         """Ask for the key of every row by itself."""

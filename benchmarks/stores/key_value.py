@@ -55,8 +55,8 @@ class RowFormat:
 
     def row(self, packed: bytes) -> tuple[Any, ...]:
         width = self.dtype.itemsize
-        found = np.frombuffer(packed[:width], self.dtype)[0].item()
-        return (*found, packed[width:].decode()) if self.has_text else found
+        values = np.frombuffer(packed[:width], self.dtype)[0].item()
+        return (*values, packed[width:].decode()) if self.has_text else values
 
     def unpack(self, rows: Sequence[bytes]) -> pa.RecordBatch:
         """Return the rows whose bytes these are."""
@@ -97,8 +97,8 @@ def _column(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
 
 def pieces(values: NDArray[Any]) -> list[bytes]:
     """Return the bytes of each value."""
-    found: list[bytes] = values.view(f"V{values.itemsize}").tolist()
-    return found
+    each: list[bytes] = values.view(f"V{values.itemsize}").tolist()
+    return each
 
 
 def _key_bytes(keys: Ints) -> list[bytes]:
@@ -117,8 +117,8 @@ class _KeyValue(ByKey):
         return RowFormat(self.payload)
 
     def row(self, key: int) -> tuple[Any, ...] | None:
-        found = self._get(key.to_bytes(8, signed=True))
-        return None if found is None else self.format.row(found)
+        packed = self._get(key.to_bytes(8, signed=True))
+        return None if packed is None else self.format.row(packed)
 
     def _unpacked(self, rows: list[bytes | None]) -> tuple[Ints, pa.RecordBatch]:
         """Return which rows are there, and those rows."""

@@ -131,10 +131,10 @@ def _steadily(record: Record, figure: Any) -> None:
     """Draw the share of micro-batches that took at most so long."""
     panel = figure.subplots()
     for entry in record["steady"]:
-        if found := steadily(entry):
-            took, label = sorted(found.took), record["labels"][entry["system"]]
+        if steady := steadily(entry):
+            took, label = sorted(steady.took), record["labels"][entry["system"]]
             share = [100 * (i + 1) / len(took) for i in range(len(took))]
-            text = f"{label}: p99 {quantile(took, 0.99):,.0f} ms, {found.rate / 1e3:.1f}k rows/s"
+            text = f"{label}: p99 {quantile(took, 0.99):,.0f} ms, {steady.rate / 1e3:.1f}k rows/s"
             panel.plot(took, share, label=text)
     about = record["steady"][0]
     panel.set(xscale="log", xlabel="milliseconds of a micro-batch", ylabel="% of batches")

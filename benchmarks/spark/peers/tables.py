@@ -70,8 +70,8 @@ def _rate(cell: Record, name: str, dropped: int) -> str:
 def _to_best(cell: Record, rivals: list[str], record: Record) -> str:
     dropped = record["dropped"]
     rival = best(cell, rivals, dropped)
-    found = to(cell, _OURS, rival, dropped)
-    return f"{found.show(unit='×')} {rival}" if found else "–"
+    measured = to(cell, _OURS, rival, dropped)
+    return f"{measured.show(unit='×')} {rival}" if measured else "–"
 
 
 def _memory(record: Record) -> Sheet:
@@ -129,11 +129,11 @@ def _setting(entry: Record) -> tuple[Any, ...]:
 
 
 def _cores(record: Record) -> Sheet:
-    found = core_rates(record)
-    one = statistics.median(found[1])
+    by_count = core_rates(record)
+    one = statistics.median(by_count[1])
     rows = [
         (str(count), thousands(samples), f"{statistics.median(samples) / one:.2f}×")
-        for count, samples in found.items()
+        for count, samples in by_count.items()
     ]
     title = f"On one processor and on two, batches of {record['cores'][0]['batch_rows']:,}"
     return Sheet(title, ("processors", "thousand rows/s", "to one"), tuple(rows))
@@ -156,12 +156,12 @@ def _steady(record: Record) -> Sheet:
 
 
 def _steadily(entry: Record) -> tuple[str, ...]:
-    found = steadily(entry)
-    if found is None:
+    steady = steadily(entry)
+    if steady is None:
         return (entry.get("failed", "no batch was done"), *[""] * 5)
-    times = [f"{quantile(found.took, share):,.0f} ms" for share in (0.5, 0.99, 1.0)]
-    rows = f"{quantile(found.taken, 0.5):,.0f}"
-    return (*times, rows, f"{quantile(found.waited, 0.99):,.0f} ms", f"{found.rate / 1e3:.1f}")
+    times = [f"{quantile(steady.took, share):,.0f} ms" for share in (0.5, 0.99, 1.0)]
+    rows = f"{quantile(steady.taken, 0.5):,.0f}"
+    return (*times, rows, f"{quantile(steady.waited, 0.99):,.0f} ms", f"{steady.rate / 1e3:.1f}")
 
 
 def _flink(record: Record) -> Sheet:
