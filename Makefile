@@ -15,8 +15,8 @@ $(STAMP): pyproject.toml requirements.lock requirements-java.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m semistream.spark.java 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock || true
-	@$(BIN)/python -m semistream.spark.java || true
+	@$(BIN)/python -m semistream.spark.cluster.java 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock || true
+	@$(BIN)/python -m semistream.spark.cluster.java || true
 	@touch $@
 
 setup: $(STAMP) ## make .venv with everything in it, the `semistream` command too; and Java, where there is none

@@ -25,10 +25,7 @@ from benchmarks.summary import candidate
 from benchmarks.tables import sheets
 from benchmarks.workload import WORKLOADS
 from semistream.algorithms import algorithms as known_algorithms
-from semistream.cost.tuning.record import compact
-from semistream.errors import OptionError
-from semistream.machine import describe
-from semistream.terminal import (
+from semistream.cli.terminal import (
     AsJson,
     build_bar,
     console,
@@ -37,6 +34,9 @@ from semistream.terminal import (
     progress_bar,
     terminal_table,
 )
+from semistream.cost.tuning.record import compact
+from semistream.errors import OptionError
+from semistream.system.machine import describe
 from semistream.units import format_bytes, parse_bytes
 
 __all__ = ["add_to"]

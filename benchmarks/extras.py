@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semistream.terminal import needed
+from semistream.cli.terminal import needed
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -6,7 +6,7 @@ import ctypes
 import mmap
 from pathlib import Path
 
-from semistream.master.files import held_pages
+from semistream.master.files.drafts import held_pages
 
 __all__ = ["anonymous_bytes", "resident_bytes"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.master import build_master
+from semistream import build_master
 from semistream.workloads import Stream, Zipf, master_table
 
 if TYPE_CHECKING:

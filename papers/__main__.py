@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from papers.run.scale import scale_of
+from semistream.cli.terminal import console, errors, messages, needed, progress_bar
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.profile import Profile
 from semistream.errors import OptionError
-from semistream.terminal import console, errors, messages, needed, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

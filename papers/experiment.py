@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms
-from semistream.pipeline import values as legal
-from semistream.pipeline.problems import Mistakes, Problem, collect, unknown
-from semistream.pipeline.sections import Section, setting
+from semistream.pipeline.file import values as legal
+from semistream.pipeline.file.problems import Mistakes, Problem, collect, unknown
+from semistream.pipeline.file.sections import Section, setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from semistream.pipeline.node import Node, Scalar
+    from semistream.pipeline.file.node import Node, Scalar
 
 __all__ = ["KINDS", "VARIED", "Data", "Experiment", "Lines", "Paper", "Series"]
 

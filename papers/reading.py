@@ -16,15 +16,15 @@ from papers.experiment import (
     read_varied,
 )
 from semistream.errors import OptionError, SemistreamError
-from semistream.pipeline import values
-from semistream.pipeline.problems import Mistakes, Problem, unknown
-from semistream.pipeline.sections import Section
+from semistream.pipeline.file import values
+from semistream.pipeline.file.problems import Mistakes, Problem, unknown
+from semistream.pipeline.file.sections import Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from importlib.resources.abc import Traversable
 
-    from semistream.pipeline.node import Node
+    from semistream.pipeline.file.node import Node
 
 __all__ = ["ExperimentError", "experiments", "papers", "read_experiment", "read_section", "tree_of"]
 
@@ -37,7 +37,7 @@ class ExperimentError(SemistreamError, ValueError):
 
     Examples
     --------
-    >>> from semistream.pipeline.problems import Mark
+    >>> from semistream.pipeline.file.problems import Mark
     >>> print(ExperimentError("figure-1.yaml", [Problem(Mark(2, 7), "kind is missing")]))
     figure-1.yaml:2:7: kind is missing
     """
@@ -93,7 +93,7 @@ def experiments(only: str | None = None) -> dict[str, Experiment]:
 
 def tree_of(file: Traversable) -> Node:
     """Parse a YAML file; what is not YAML is an error with its line."""
-    from semistream.pipeline.text import parse  # noqa: PLC0415 - the extra may be missing
+    from semistream.pipeline.file.text import parse  # noqa: PLC0415 - the extra may be missing
 
     try:
         tree, problems = parse(file.read_text(encoding="utf-8"), {})

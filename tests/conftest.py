@@ -40,7 +40,7 @@ def _is_left_out(item: pytest.Item) -> bool:
 @pytest.fixture(scope="module", autouse=True)
 def one_seed(request: pytest.FixtureRequest) -> Iterator[None]:
     """Give all masters one seed: the same rows have the same codes, in every run of the tests."""
-    from semistream.master import target
+    from semistream.master.build import target
 
     if request.module.__name__ == "test_seeds":
         yield
@@ -63,7 +63,7 @@ def spark(host_folder: None) -> Iterator[SparkSession]:
     Mark them ``xdist_group("spark")`` to share it, or ``"tables"`` if they write Delta tables: two
     groups are done side by side.
     """
-    from semistream.spark.session import session
+    from semistream.spark.cluster.session import session
     from support import SMALL
     from support.servers import connectors
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.memory import anonymous_bytes
-from semistream.machine import describe
-from semistream.master import build_master
+from semistream import build_master
+from semistream.system.machine import describe
 from semistream.workloads import Zipf, master_rows
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from benchmarks.workload import Feed, Workload
 from semistream.cost.run import Run, one_thread, rounded
 from semistream.errors import SemistreamError
 from semistream.join import Join
-from semistream.machine import describe
 from semistream.master import open_master
+from semistream.system.machine import describe
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

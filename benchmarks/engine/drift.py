@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.workload import Feed, Workload
 from semistream.cost.run import Run, one_thread, rounded
 from semistream.join import Join
-from semistream.machine import describe
 from semistream.master import open_master
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

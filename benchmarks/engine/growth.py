@@ -13,8 +13,8 @@ from benchmarks.workload import Feed, Workload
 from semistream.cost.run import Run, one_thread
 from semistream.cost.spread import spread
 from semistream.join import Join
-from semistream.machine import describe
 from semistream.master import open_master
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

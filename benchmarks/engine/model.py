@@ -24,9 +24,9 @@ from semistream.cost.run import Run, one_thread, rounded
 from semistream.cost.unit_costs import Fit
 from semistream.errors import BudgetError
 from semistream.join import Join
-from semistream.machine import describe
 from semistream.master import open_master
 from semistream.spec import JoinSpec
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -11,6 +11,7 @@ from benchmarks.engine.model import ModelGrid, measure_model, predicted_again, r
 from benchmarks.figure import draw
 from benchmarks.store import read_record, write_record
 from benchmarks.tables import sheets
+from semistream.cli.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.calibration.turns import Pace
 from semistream.cost.models import MODELS, check_model
@@ -19,7 +20,6 @@ from semistream.cost.profile import FORMAT, Profile
 from semistream.cost.tuning.record import compact
 from semistream.cost.unit_costs import UnitCosts
 from semistream.errors import OptionError
-from semistream.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 
 __all__ = ["add_to"]
 

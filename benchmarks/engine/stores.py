@@ -19,8 +19,8 @@ from benchmarks.workload import Bound, Feed, Workload
 from semistream.cost.run import Run, one_thread
 from semistream.errors import SemistreamError
 from semistream.join import Join
-from semistream.machine import describe
 from semistream.master import open_master
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

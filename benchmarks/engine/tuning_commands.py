@@ -14,11 +14,11 @@ from benchmarks.engine.tuning import cells, measure_tuning, small, written_bytes
 from benchmarks.figure import draw
 from benchmarks.store import write_record
 from benchmarks.tables import sheets
+from semistream.cli.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 from semistream.cost.tuning.command import Costs, Figure, unit_costs
 from semistream.cost.tuning.knobs import KNOBS
 from semistream.cost.tuning.measure import Sampling
 from semistream.cost.tuning.record import TuningGrid, compact
-from semistream.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.master import build_master
+from semistream import build_master
 from semistream.workloads import Stream, Zipf
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from pyspark.sql import SparkSession
 
 from semistream.errors import SemistreamError
-from semistream.spark.session import session
+from semistream.spark.cluster.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

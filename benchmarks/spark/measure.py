@@ -11,7 +11,7 @@ from benchmarks.spark.queries import versions
 from benchmarks.spark.routing import measure_routing
 from benchmarks.spark.single import measure_single
 from benchmarks.spark.warmth import measure_warmth
-from semistream.machine import describe
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ from benchmarks.spark.queries import Batches, finished, milliseconds
 from benchmarks.spark.systems import Setting
 from benchmarks.spark.systems.ours import ENRICH
 from benchmarks.spark.workers import kill_one, python_workers
-from semistream.enrich import watch
+from semistream.api import watch
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import open_master
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.spark.engine import Caller
     from benchmarks.spark.grid import SparkGrid
     from semistream.metrics import Metrics
-    from semistream.spark.watch import BatchMetrics
+    from semistream.spark.metrics.watch import BatchMetrics
 
 __all__ = ["measure_warmth", "metrics_of_batches"]
 

@@ -16,15 +16,15 @@ from papers.reading import (
     read_section,
     tree_of,
 )
-from semistream.pipeline import values
-from semistream.pipeline.problems import Mistakes, Problem, unknown
-from semistream.pipeline.sections import Section, setting
+from semistream.pipeline.file import values
+from semistream.pipeline.file.problems import Mistakes, Problem, unknown
+from semistream.pipeline.file.sections import Section, setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from papers.experiment import Experiment
-    from semistream.pipeline.node import Node
+    from semistream.pipeline.file.node import Node
 
 __all__ = ["Bounds", "Claim", "claims", "read_claims"]
 

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from benchmarks.workload import Feed, Workload
 from papers.run.measure import facts_of, started, watched
+from semistream import build_master
 from semistream.cost.run import Run, one_thread
 from semistream.errors import BudgetError, SemistreamError
 from semistream.join import Join
-from semistream.master import build_master, open_master
+from semistream.master import open_master
 from semistream.metrics import Metrics
 
 if TYPE_CHECKING:

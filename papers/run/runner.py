@@ -13,7 +13,7 @@ from papers.run.nodes import side_by_side
 from papers.run.searches import least, optimum, reads
 from papers.run.sources import origin_of, prepare
 from semistream.cost.run import one_thread
-from semistream.machine import describe
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

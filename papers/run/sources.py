@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.workload import BATCH_ROWS, Feed, Workload
 from papers.run.weather import FOLDER, origin, read_reports, stand_in
+from semistream import build_master
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError
-from semistream.master import build_master, open_master
+from semistream.master import open_master
 from semistream.workloads import Zipf
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.spark.engine import Engines
 from papers.run.measure import middle
+from semistream.api import enrich
 from semistream.cost.run import rounded
-from semistream.enrich import enrich
-from semistream.spark.session import session
+from semistream.spark.cluster.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,21 +7,20 @@ of the master table to it.
 from typing import TYPE_CHECKING
 
 from semistream.algorithms import algorithms
-from semistream.enrich import enrich, split, watch
+from semistream.api import build_master, enrich, split, watch
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import Master, open_master
 
 if TYPE_CHECKING:
     from semistream.cost.planning.planner import plan
-    from semistream.master import build_master, sync_master
+    from semistream.master import sync_master
 else:  # a join needs neither a builder nor the planner
     from semistream.lazy import lazy_names
 
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "build_master": "semistream.master.build",
             "plan": "semistream.cost.planning.planner",
             "sync_master": "semistream.master.sync.snapshot",
         },

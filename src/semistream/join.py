@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from semistream.algorithms import choose
-from semistream.budget import MemoryUse
+from semistream.engine.plan import MemoryUse
 from semistream.errors import (
     JoinClosedError,
     JoinFailedError,
@@ -18,8 +18,8 @@ from semistream.errors import (
     SchemaError,
     UnreadOutputError,
 )
-from semistream.host import HostShare
-from semistream.master.opening import as_master
+from semistream.hotset import HostShare
+from semistream.master.open import as_master
 from semistream.metrics import Metrics
 from semistream.spec import JoinSpec
 from semistream.units import elapsed, parse_bytes
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
-    from semistream.budget import Plan
+    from semistream.engine.operator import Operator
+    from semistream.engine.plan import Plan
     from semistream.master import Master
-    from semistream.operator import Operator
     from semistream.spec import On
 
 __all__ = ["Join"]
@@ -244,7 +244,7 @@ def _check_kinds(use_filter: object, shared: object, clock: object) -> None:
         raise OptionError(msg)
     if not (shared is None or isinstance(shared, HostShare)):
         msg = (
-            f"shared={shared!r} is no HostShare; give semistream.host.HostShare(folder, tasks), "
+            f"shared={shared!r} is no HostShare; give semistream.hotset.HostShare(folder, tasks), "
             "with how many joins run at once on this host"
         )
         raise OptionError(msg)

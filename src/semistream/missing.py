@@ -17,7 +17,7 @@ from semistream.errors import OptionError, SchemaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from semistream.keys import TypeName
+    from semistream.arrow.keys import TypeName
 
 __all__ = [
     "ABSENT",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from semistream.arrow.types import plain_schema
 from semistream.errors import OptionError, SchemaError
 from semistream.names import check_text, listed
-from semistream.plain import plain_schema
 
 if TYPE_CHECKING:
-    from semistream.keys import TypeName
+    from semistream.arrow.keys import TypeName
     from semistream.master import Master
 
 __all__ = ["HOW", "PARTITION", "TRANSFER", "JoinSpec", "On", "resolve_how"]

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 import semistream as ss
-from semistream import columns, testing
-from semistream.allocation import concat
+from semistream import testing
+from semistream.arrow import columns
+from semistream.arrow.memory import concat
 from semistream.errors import BudgetError, OptionError
 from semistream.workloads import Stream, Zipf, master_table
 from support.variants import VARIANTS, each_variant

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream import keys, testing
+from semistream import testing
+from semistream.arrow import keys
 from semistream.errors import RowTooLargeError, UnreadOutputError
 from support.hashes import colliding
 from support.variants import each_variant

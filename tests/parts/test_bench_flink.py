@@ -25,7 +25,7 @@ from benchmarks.spark.live.store import store_of
 from benchmarks.spark.peers.lookup import budget_for
 from benchmarks.spark.systems import Setting
 from semistream.errors import OptionError
-from semistream.host import HostShare
+from semistream.hotset import HostShare
 
 if TYPE_CHECKING:
     from support.servers.databases import PostgreSQL

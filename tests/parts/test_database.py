@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream import keys as key_codes
 from semistream import testing
+from semistream.arrow import keys as key_codes
 from semistream.errors import OptionError
 from support import live
 from support.hashes import colliding

@@ -27,12 +27,12 @@ from semistream.errors import (
     SchemaError,
     StoreError,
 )
-from semistream.host import HostShare
+from semistream.hotset import HostShare
 from semistream.master.database.address import Address, Secret
 from semistream.master.database.dialect import Statement
 from semistream.master.database.pool import POOL
 from semistream.master.database.retry import Retry
-from semistream.spark.live import for_workers, in_database
+from semistream.spark.lookup.database import for_workers, in_database
 from support import wait_for
 from support.live import open_table
 from support.servers.databases import PASSWORD

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from deltalake import DeltaTable
 from pyspark.sql.functions import col, from_json, struct, to_json
 
-from semistream.enrich import enrich
-from semistream.master import build_master
+from semistream import build_master
+from semistream.api import enrich
 from support.servers.connectors import require
 
 if TYPE_CHECKING:

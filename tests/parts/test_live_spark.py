@@ -15,9 +15,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import semistream as ss
-from semistream.master.database.feed_postgresql import trigger_sql
+from semistream.master.database.feeds.postgresql import trigger_sql
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.spark.pipeline import prepare, start
+from semistream.pipeline.run.query import prepare, start
 from support import wait_for
 from support.servers.databases import PASSWORD
 from support.servers.proxy import Proxy

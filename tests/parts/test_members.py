@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from semistream.errors import OptionError, SchemaError
-from semistream.spark.members import Dimension, Members, MembersError, _unhindered, complete_members
-from semistream.spark.split import timed
+from semistream.pipeline.late.members import (
+    Dimension,
+    Members,
+    MembersError,
+    _unhindered,
+    complete_members,
+)
+from semistream.pipeline.late.split import timed
 from support.servers.connectors import require
 
 if TYPE_CHECKING:

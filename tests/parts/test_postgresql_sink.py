@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from semistream.errors import StoreError
-from semistream.pipeline.ends import PostgresqlSink
-from semistream.spark import postgresql
+from semistream.pipeline.file.ends import PostgresqlSink
+from semistream.pipeline.io import postgresql
 from support import wait_for
 from support.servers.databases import PostgreSQL
 

@@ -30,14 +30,14 @@ from test_split import (
 from typer.testing import CliRunner
 
 import semistream as ss
-from semistream.commands import app
+from semistream.cli.commands import app
 from semistream.missing import QUARANTINED
 from semistream.pipeline import read_pipeline
-from semistream.pipeline.ends import ParquetSink
-from semistream.spark import batches
-from semistream.spark import replay as replaying
-from semistream.spark.pipeline import enriched
-from semistream.spark.replay import Replayed, ReplayError, replay
+from semistream.pipeline.file.ends import ParquetSink
+from semistream.pipeline.io import batches
+from semistream.pipeline.run import replay as replaying
+from semistream.pipeline.run.query import enriched
+from semistream.pipeline.run.replay import Replayed, ReplayError, replay
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 __all__ = ["crashing", "folder"]

@@ -16,13 +16,15 @@ from deltalake import DeltaTable
 
 import semistream as ss
 from semistream.errors import SchemaError
-from semistream.master import pins
+from semistream.master.snapshots import pins
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.spark import batchwise, held, running, storage
-from semistream.spark.checkpoint import CheckpointError
-from semistream.spark.decisions import Decisions
-from semistream.spark.delta import Once
-from semistream.spark.pipeline import prepare, start
+from semistream.pipeline.checkpoint import held
+from semistream.pipeline.checkpoint.checkpoint import CheckpointError
+from semistream.pipeline.checkpoint.decisions import Decisions
+from semistream.pipeline.checkpoint.micro_batch import Once
+from semistream.pipeline.run import batchwise, running
+from semistream.pipeline.run.query import prepare, start
+from semistream.spark import storage
 from support.servers.connectors import require
 from support.servers.databases import DATABASE, PASSWORD, USER
 

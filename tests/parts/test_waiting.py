@@ -16,21 +16,21 @@ from deltalake import write_deltalake
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
 
-from semistream.enrich import enrich, watch
+from semistream import build_master
+from semistream.api import enrich, watch
 from semistream.errors import OptionError
-from semistream.master import build_master
-from semistream.master.pins import pin
+from semistream.master.snapshots.pins import pin
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.pipeline.check import check
-from semistream.spark import batchwise, running, waiting_table
-from semistream.spark.batches import write_delta
-from semistream.spark.clock import Planned, planned_batch
-from semistream.spark.decisions import Decisions
-from semistream.spark.delta import Once
-from semistream.spark.heartbeat import beating
-from semistream.spark.pipeline import start
-from semistream.spark.waiting import Chain, Rule, WaitingWriter, Ways
-from semistream.spark.waiting_table import CAME, WaitingTable
+from semistream.pipeline.checkpoint.decisions import Decisions
+from semistream.pipeline.checkpoint.micro_batch import Once, Planned, planned_batch
+from semistream.pipeline.file.check import check
+from semistream.pipeline.io.batches import write_delta
+from semistream.pipeline.io.heartbeat import beating
+from semistream.pipeline.late import waiting_table
+from semistream.pipeline.late.waiting import Chain, Rule, WaitingWriter, Ways
+from semistream.pipeline.late.waiting_table import CAME, WaitingTable
+from semistream.pipeline.run import batchwise, running
+from semistream.pipeline.run.query import start
 from support import wait_for
 from support.servers.connectors import require
 from support.servers.databases import DATABASE, PASSWORD, USER
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from semistream.spark.watch import BatchMetrics
+    from semistream.spark.metrics.watch import BatchMetrics
     from support.servers.databases import PostgreSQL
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]

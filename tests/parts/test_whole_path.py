@@ -14,8 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 
 import semistream as ss
 from semistream.pipeline import read_pipeline
-from semistream.spark import running
-from semistream.spark.members import complete_members
+from semistream.pipeline.late.members import complete_members
+from semistream.pipeline.run import running
 from support.servers.connectors import require
 from support.servers.databases import PASSWORD
 

@@ -16,8 +16,8 @@ import pytest
 
 import semistream as ss
 from semistream.errors import BudgetError, MasterError, OptionError, SchemaError
-from semistream.spark import enrichment
-from semistream.spark.route import partitions_of
+from semistream.spark.enrich import enrichment
+from semistream.spark.lookup.route import partitions_of
 from semistream.testing.data import text
 from semistream.workloads import Zipf
 
@@ -309,7 +309,7 @@ def test_hosts_keep_copies(spark, folder, files, tmp_path, monkeypatch):
     out = ss.enrich(df, source.as_uri(), how="left", **wish)
     assert rows_of(out) == reference(sales(), products(), "left")
     ss.build_master(products(keys=10), source, key="product_id")
-    monkeypatch.setattr("semistream.spark.localize._AFRESH", 0)
+    monkeypatch.setattr("semistream.spark.lookup.copies._AFRESH", 0)
     with pytest.raises(BudgetError, match="localize="):
         ss.enrich(df, source.as_uri(), **{**wish, "localize": "4KB"})
 
@@ -319,7 +319,7 @@ def test_hosts_keep_copies(spark, folder, files, tmp_path, monkeypatch):
 
 def test_metrics_of_every_batch(spark, master, files, tmp_path, caplog):
     seen = []
-    with caplog.at_level(logging.INFO, "semistream.spark.watch"):
+    with caplog.at_level(logging.INFO, "semistream.spark.metrics.watch"):
         ss.watch(spark, prometheus=0, address="0.0.0.0")  # noqa: S104 - for the moment of a test
         assert "served on 0.0.0.0, port" in caplog.messages[-1]
         ss.watch(spark, seen.append, prometheus=0)

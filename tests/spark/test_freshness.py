@@ -21,12 +21,16 @@ from pyarrow.fs import LocalFileSystem
 
 import semistream as ss
 from semistream.errors import MasterError, SchemaError
-from semistream.master import list_snapshots, pins
-from semistream.master.files import Draft
-from semistream.master.format import MANIFEST, _json_checksum
-from semistream.spark import localize, pinned, watch, worker
-from semistream.spark.job import Copies, Job
-from semistream.spark.localize import local_copy
+from semistream.master import list_snapshots
+from semistream.master.files.drafts import Draft
+from semistream.master.files.format import MANIFEST, _json_checksum
+from semistream.master.snapshots import pins
+from semistream.spark.lookup import copies as localize
+from semistream.spark.lookup import snapshot as pinned
+from semistream.spark.lookup import worker
+from semistream.spark.lookup.copies import local_copy
+from semistream.spark.lookup.job import Copies, Job
+from semistream.spark.metrics import watch
 from support import wait_for
 from support.data import Data
 from support.driver import FILES_A_BATCH

@@ -21,11 +21,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import semistream as ss
-from semistream import keys as key_codes
+from semistream.arrow import keys as key_codes
+from semistream.arrow.keys import Keys
 from semistream.errors import OptionError
-from semistream.keys import Keys
-from semistream.master import target
-from semistream.master.format import MANIFEST
+from semistream.master.build import target
+from semistream.master.files.format import MANIFEST
 from semistream.spark.jvm import classes, lookup
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
 from semistream.spark.jvm.description import described, known_bytes
@@ -212,7 +212,7 @@ def master(tmp_path):
 
 
 def test_it_is_chosen_where_it_can_be(spark, master, caplog):
-    with caplog.at_level(logging.INFO, "semistream.spark.enrichment"):
+    with caplog.at_level(logging.INFO, "semistream.spark.enrich.enrichment"):
         enrich(spark.range(10).toDF("k"), master, on="k", how="left")
     assert (
         "transfer=none (one answer a row, and Java reads pages that lie in memory)" in caplog.text
@@ -261,7 +261,7 @@ def test_without_the_classes_keys_pass(spark, master, monkeypatch, caplog):
         raise ClassesError("no compiler here")
 
     monkeypatch.setattr(lookup, "add_classes", refuse)
-    with caplog.at_level(logging.INFO, "semistream.spark.enrichment"):
+    with caplog.at_level(logging.INFO, "semistream.spark.enrich.enrichment"):
         found = enrich(spark.range(10).toDF("k"), master, on="k", how="inner")
     assert "transfer=keys" in caplog.text
     assert found.count() == 5

@@ -11,7 +11,7 @@ import pytest
 
 import semistream as ss
 from semistream.errors import OptionError, SchemaError
-from semistream.host import HostShare
+from semistream.hotset import HostShare
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.host import HostShare
+from semistream.hotset import HostShare
 from semistream.names import unused
 
 if TYPE_CHECKING:

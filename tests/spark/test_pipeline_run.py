@@ -18,16 +18,18 @@ from typer.testing import CliRunner
 
 import semistream as ss
 import semistream.metrics
-from semistream.commands import app
+from semistream.cli.commands import app
 from semistream.errors import OptionError
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.pipeline.sales import Sales
-from semistream.spark import checkpoint, running, watch
-from semistream.spark.checkpoint import CheckpointError
-from semistream.spark.notes import LocalNotes, notes_in
-from semistream.spark.pipeline import prepare, start
-from semistream.spark.progress import Metrics, Reports
-from semistream.spark.replayed import Replayed
+from semistream.pipeline.checkpoint import checkpoint
+from semistream.pipeline.checkpoint.checkpoint import CheckpointError
+from semistream.pipeline.checkpoint.notes import LocalNotes, notes_in
+from semistream.pipeline.io.sales import Sales
+from semistream.pipeline.run import running
+from semistream.pipeline.run.progress import Metrics, Reports
+from semistream.pipeline.run.query import prepare, start
+from semistream.pipeline.run.replayed import Replayed
+from semistream.spark.metrics import watch
 from semistream.workloads import Stream, Zipf, master_table
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -341,7 +343,7 @@ def test_where_spark_runs_is_said_by_either_name(option, tmp_path, monkeypatch):
         asked.append(master)
         raise OptionError("that is all")
 
-    monkeypatch.setattr("semistream.spark.commands._session", session)
+    monkeypatch.setattr("semistream.cli.pipeline._session", session)
     path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
     for command in ("run", "check", "replay"):
         assert CliRunner().invoke(app, [command, str(path), option, "local[7]"]).exit_code == 1
@@ -355,8 +357,8 @@ def test_the_limit_of_a_replay_is_a_count(tmp_path, monkeypatch):
         asked.append(limit)
         return Replayed()
 
-    monkeypatch.setattr("semistream.spark.commands._session", lambda *_: nullcontext())
-    monkeypatch.setattr("semistream.spark.replay.replay", replay)
+    monkeypatch.setattr("semistream.cli.pipeline._session", lambda *_: nullcontext())
+    monkeypatch.setattr("semistream.pipeline.run.replay.replay", replay)
     path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
     for limit in ([], ["--limit", "2k"], ["--limit", "500"]):
         assert CliRunner().invoke(app, ["replay", str(path), *limit]).exit_code == 0

@@ -19,10 +19,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import semistream as ss
 from semistream.errors import MasterError, OptionError, SchemaError
-from semistream.master.files import staging_folder
-from semistream.master.parts import Part, Staging, join_parts, write_part
+from semistream.master.build.parts import Part, Staging, join_parts, write_part
+from semistream.master.build.target import Target
+from semistream.master.files.drafts import staging_folder
 from semistream.master.source import Rows
-from semistream.master.target import Target
 from semistream.spark.types import arrow_schema
 from semistream.testing import reference_join, same_rows
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from semistream.spark import java
-from semistream.spark.java import Java, JavaNotFoundError, find_java
-from semistream.spark.session import session
+from semistream.spark.cluster import java
+from semistream.spark.cluster.java import Java, JavaNotFoundError, find_java
+from semistream.spark.cluster.session import session
 from support.servers.nojava import path_without_java, runtime
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 USE = """
 import pyarrow as pa
-from semistream.spark.session import session
+from semistream.spark.cluster.session import session
 
 def tenfold(batches):
     for batch in batches:
@@ -95,7 +95,7 @@ STARTING = """
 import logging, sys
 from pathlib import Path
 from pyspark import SparkContext
-from semistream.spark.session import session
+from semistream.spark.cluster.session import session
 
 logging.basicConfig(level="WARNING", stream=sys.stdout, format="%(message)s")
 spark = session("secrets", master="local[1]", config={

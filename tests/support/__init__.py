@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from semistream.spark.maven import JarsError
+from semistream.spark.cluster.maven import JarsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

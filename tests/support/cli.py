@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app as benchmarks
-from semistream.commands import app
+from semistream.cli.commands import app
 
 if TYPE_CHECKING:
     from click.testing import Result

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.master import build_master
+from semistream import build_master
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from semistream.enrich import enrich
+from semistream.api import enrich
 from semistream.pipeline import read_pipeline
-from semistream.spark import running
-from semistream.spark.session import session
+from semistream.pipeline.run import running
+from semistream.spark.cluster.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.master.format import MANIFEST, Manifest, aligned, checksum
-from semistream.master.index import _COLUMNS, IndexWriter
+from semistream.master.files.format import MANIFEST, Manifest, aligned, checksum
+from semistream.master.files.index import _COLUMNS, IndexWriter
 
 if TYPE_CHECKING:
     import random

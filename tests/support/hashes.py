@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistream import keys
+from semistream.arrow import keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable

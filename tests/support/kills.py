@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semistream.master.pins import all_pins
+from semistream.master.snapshots.pins import all_pins
 from support import SMALL, wait_for
 from support.data import Data, LateData
 from support.driver import FILES_A_BATCH, Job
@@ -30,7 +30,7 @@ from support.servers.connectors import require
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from semistream.master.pins import Pinned
+    from semistream.master.snapshots.pins import Pinned
 
 DRIVER = Path(__file__).with_name("driver.py")
 

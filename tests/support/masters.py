@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import semistream as ss
-from semistream.master.filter import filter_words
+from semistream.master.files.filter import filter_words
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 import semistream as ss
-from semistream.spark.session import session
+from semistream.spark.cluster.session import session
 
 
 def main() -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.master import build_master, sync_master
-from semistream.master.pins import all_pins
+from semistream import build_master
+from semistream.master import sync_master
+from semistream.master.snapshots.pins import all_pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

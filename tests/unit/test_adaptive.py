@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semistream as ss
-from semistream import lookup
 from semistream.algorithms import adaptive
 from semistream.algorithms.adaptive import Adaptive
+from semistream.engine import lookup
+from semistream.engine.sketch import Sketch
 from semistream.errors import BudgetError, CorruptPageError, JoinFailedError, OptionError
-from semistream.master.aio import Reads
-from semistream.sketch import Sketch
+from semistream.master.files.aio import Reads
 from semistream.testing import Watched, reference_join, same_rows
 from semistream.workloads import Stream, Zipf, master_table
 

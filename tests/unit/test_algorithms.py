@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.algorithms.meshjoin import tuned_buffer
-from semistream.algorithms.tuned_x_hybridjoin import best_non_swappable
+from semistream.algorithms.published.meshjoin import tuned_buffer
+from semistream.algorithms.published.tuned_x_hybridjoin import best_non_swappable
 from semistream.workloads import Stream, Zipf, master_table
 
 KEYS = 20_000

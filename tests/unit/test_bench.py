@@ -21,10 +21,10 @@ from benchmarks.tables import sheets
 from benchmarks.workload import WORKLOADS, Bound, Feed, Workload
 from semistream import Join, open_master
 from semistream.algorithms import algorithms
-from semistream.budget import MemoryUse, Plan
 from semistream.cost.calibration.turns import Pace, watch_in_turn
 from semistream.cost.run import _LONGEST_FILL, Run
 from semistream.cost.spread import ratio, spread
+from semistream.engine.plan import MemoryUse, Plan
 from semistream.errors import OptionError, SemistreamError
 from semistream.metrics import Metrics
 from semistream.workloads import master_rows

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from semistream import build_master
 from semistream.algorithms import _REGISTRY, algorithms, choose
-from semistream.algorithms.hybridjoin import Hybridjoin
+from semistream.algorithms.published.hybridjoin import Hybridjoin
 from semistream.cost.calibration.calibrate import Effort, calibrate
 from semistream.cost.calibration.runs import (
     Observed,
@@ -27,9 +28,9 @@ from semistream.cost.predict import predicted
 from semistream.cost.profile import Profile, default_path
 from semistream.cost.unit_costs import Curve, Fit, way
 from semistream.errors import OptionError
-from semistream.machine import describe
-from semistream.master import build_master, open_master
+from semistream.master import open_master
 from semistream.spec import JoinSpec
+from semistream.system.machine import describe
 from semistream.workloads import Stream, Zipf, master_table
 
 TINY = Effort(

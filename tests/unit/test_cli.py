@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import semistream as ss
-from semistream.commands import app
-from semistream.terminal import BUDGETS, DATA, PIPELINES
+from semistream.cli.commands import app
+from semistream.cli.terminal import BUDGETS, DATA, PIPELINES
 from support.cli import call
 
 
@@ -147,7 +147,7 @@ def test_a_master_follows_its_table(tmp_path, monkeypatch):
         elif name:
             pq.write_table(pa.table({"id": [int(name[0])], "name": ["x"]}), table / name)
 
-    monkeypatch.setattr("semistream.sync_commands.sleep", wait)
+    monkeypatch.setattr("semistream.cli.sync.sleep", wait)
     watched = call("master", "sync", master, "--watch", "30s", "--json")
     assert watched.exit_code == 0
     assert [json.loads(line)["rows"] for line in watched.stdout.splitlines()] == [3, 4, 5]

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semistream import build_master
 from semistream.algorithms import algorithms, choose
-from semistream.algorithms.cachejoin import Cachejoin
+from semistream.algorithms.published.cachejoin import Cachejoin
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.models import MODELS, Setting, loop_of
@@ -21,7 +22,7 @@ from semistream.cost.run import Run
 from semistream.cost.scan import Scan, filled
 from semistream.cost.unit_costs import Fit
 from semistream.join import Join
-from semistream.master import build_master, open_master
+from semistream.master import open_master
 from semistream.spec import JoinSpec
 from semistream.workloads import Stream, Zipf, master_table
 

@@ -28,7 +28,7 @@ from papers.equations.harmonic import Pages, harmonic, hit, pages_by_rank, pages
 from papers.equations.queue import any_page, oldest_page
 from papers.equations.search import best, least
 from papers.equations.tuned_x_hybridjoin import Split
-from semistream.algorithms.meshjoin import tuned_buffer
+from semistream.algorithms.published.meshjoin import tuned_buffer
 from semistream.errors import OptionError
 from semistream.workloads import Zipf
 

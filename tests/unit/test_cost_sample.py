@@ -11,18 +11,19 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from semistream import build_master
 from semistream.cost.sampling.frequencies import frequencies
 from semistream.cost.sampling.sample import Sample, sample_source, sample_stream
 from semistream.cost.sampling.sources import read_stream
 from semistream.cost.sampling.topic import read_topic
 from semistream.cost.sampling.zipf_fit import fit_zipf
 from semistream.errors import OptionError, SchemaError
-from semistream.master import Master, build_master
 from semistream.workloads import Stream, Zipf, master_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from semistream.master import Master
     from support.servers.kafka import Broker
 
 KEYS = 100_000

@@ -5,10 +5,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from semistream.commands import app
+from semistream.cli.commands import app
+from semistream.cli.demo.command import _picture
+from semistream.cli.demo.run import Demo
 from semistream.errors import OptionError
-from semistream.spark.demo.command import _picture
-from semistream.spark.demo.run import Demo
 
 
 def call(*arguments):

@@ -15,14 +15,14 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 import semistream as ss
+from semistream.arrow.keys import Keys
 from semistream.errors import OptionError
-from semistream.keys import Keys
 from semistream.master.database.address import Address
-from semistream.master.database.changes import Changes
-from semistream.master.database.feed import EVERYTHING, Feed, Heard
-from semistream.master.database.feed_kafka import Topic
-from semistream.master.database.feed_postgresql import Notifications, trigger_sql
-from semistream.master.database.follower import Follower, Unheard
+from semistream.master.database.feeds.changes import Changes
+from semistream.master.database.feeds.feed import EVERYTHING, Feed, Heard
+from semistream.master.database.feeds.follower import Follower, Unheard
+from semistream.master.database.feeds.kafka import Topic
+from semistream.master.database.feeds.postgresql import Notifications, trigger_sql
 from support import wait_for
 from support.servers.proxy import Proxy
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.arrow.page_shape import PageShape
 from semistream.errors import CorruptPageError, MasterError
-from semistream.master.format import Manifest, aligned
-from semistream.master.shape import PageShape
-from semistream.raw import buffer_offsets
+from semistream.kernels.memory import buffer_offsets
+from semistream.master.files.format import Manifest, aligned
 from support.forgery import forge, lines_of, put_index, put_lines, put_pages, rewrite
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semistream.blocks import Blocks
-from semistream.gather import Gathered, copies
-from semistream.kernels import GONE, WAITING, chain_pages, count_waiting
-from semistream.plain import decode, row_width
-from semistream.search import even_step, locate, match_run, pages_of
+from semistream.arrow.gather import Gathered, copies
+from semistream.arrow.page_directory import Blocks
+from semistream.arrow.types import decode, row_width
+from semistream.kernels.loops import GONE, WAITING, chain_pages, count_waiting
+from semistream.kernels.search import even_step, locate, match_run, pages_of
 
 SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 profile = settings(

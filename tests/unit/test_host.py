@@ -23,11 +23,12 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.errors import BudgetError, HostFolderError, JoinClosedError
-from semistream.host import HostShare, HostSizes, common, default_root, folder, slot, sweep_folder
-from semistream.host.merge import choose_rows, write
-from semistream.host.plan import Host
-from semistream.host.sizes import overhead
-from semistream.host.slot import Slot
+from semistream.hotset import HostShare, HostSizes, common, default_root, slot, sweep_folder
+from semistream.hotset.merge import choose_rows, write
+from semistream.hotset.plan import Host
+from semistream.hotset.sizes import overhead
+from semistream.hotset.slot import Slot
+from semistream.system import shared_folder as folder
 from semistream.testing import Watched, reference_join, same_rows
 from semistream.workloads import Stream, Zipf, master_table
 
@@ -285,7 +286,7 @@ def our_path():
 DIES = """
 import os, signal, sys
 import semistream as ss
-from semistream.host import merge, state
+from semistream.hotset import merge, state
 from test_host import answered, started, zipf
 
 path, root, where = sys.argv[1:]
@@ -396,7 +397,7 @@ GROWTH = """
 import gc, json, sys
 import semistream as ss
 from benchmarks.engine.build import PeakMemory, anonymous_bytes
-from semistream.host import HostShare
+from semistream.hotset import HostShare
 from semistream.workloads import Stream, Zipf
 
 path, root = sys.argv[1:]

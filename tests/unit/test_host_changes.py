@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semistream as ss
-from semistream.host import HostShare
-from semistream.host import state as host_state
-from semistream.host.sizes import HostSizes
-from semistream.host.warm import Warm
-from semistream.master import pins
+from semistream.hotset import HostShare
+from semistream.hotset import state as host_state
+from semistream.hotset.sizes import HostSizes
+from semistream.hotset.warm import Warm
+from semistream.master.snapshots import pins
 from semistream.workloads import Stream, Zipf
 
 KEYS, PAGE, MEMORY = 20_000, 4096, 1 << 20

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream import raw
-from semistream.blocks import Blocks
-from semistream.host import directory
-from semistream.host.directory import Directory
+from semistream.arrow.page_directory import Blocks
+from semistream.engine import shared_directory as directory
+from semistream.engine.shared_directory import Directory
+from semistream.kernels import memory as raw
 
 NAMES = [f"c{i}" for i in range(8)]
 PAGE = pa.schema([pa.field("code", pa.int64(), nullable=False), *[(n, pa.int64()) for n in NAMES]])

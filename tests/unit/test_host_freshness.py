@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.algorithms.shared_key_lists import SharedKeyLists
-from semistream.host import HostSizes
-from semistream.host import rows as host_rows
-from semistream.host.plan import Host
-from semistream.host.rows import HostRows
-from semistream.host.sizes import BORN
-from semistream.host.warm import Warm
-from semistream.kernels import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
-from semistream.master.database.changes import Changes
+from semistream.algorithms.database.shared_key_lists import SharedKeyLists
+from semistream.hotset import HostSizes
+from semistream.hotset import rows as host_rows
+from semistream.hotset.plan import Host
+from semistream.hotset.rows import HostRows
+from semistream.hotset.sizes import BORN
+from semistream.hotset.warm import Warm
+from semistream.kernels.loops import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
+from semistream.master.database.feeds.changes import Changes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.host import HostShare
+from semistream.hotset import HostShare
 
 if TYPE_CHECKING:
     from pathlib import Path

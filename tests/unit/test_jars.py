@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from semistream.commands import app
+from semistream.cli.commands import app
 from semistream.errors import OptionError
-from semistream.spark import jars, maven
-from semistream.spark.digests import DIGESTS
-from semistream.spark.maven import CENTRAL, Artifact, JarsError, download, repository
-from semistream.user_cache import private_cache
+from semistream.spark.cluster import jars, maven
+from semistream.spark.cluster.digests import DIGESTS
+from semistream.spark.cluster.maven import CENTRAL, Artifact, JarsError, download, repository
+from semistream.system.user_cache import private_cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -157,7 +157,7 @@ def test_a_row_that_no_check_saw_and_no_window_holds_ends_the_join(
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
     options = {"at_once": False} if algorithm == "adaptive" else {}
     join = ss.Join(master, schema, on="id", memory="64KB", algorithm=algorithm, **options)
-    monkeypatch.setattr("semistream.engine.Engine.check", lambda *_: None)
+    monkeypatch.setattr("semistream.engine.engine.Engine.check", lambda *_: None)
     batch = pa.record_batch({"id": [1, 2], "text": ["short", "long" * 50_000]}, schema=schema)
     with pytest.raises(RowTooLargeError, match="a row takes 195"):
         rows_of(join.offer(batch), join.drain())

@@ -20,7 +20,7 @@ import semistream as ss
 from semistream.errors import MasterError, OptionError, SchemaError
 from semistream.master.lake.iceberg import Iceberg
 from semistream.master.lake.parquet import ParquetFiles
-from semistream.master.lake.place import without_secrets
+from semistream.master.place import without_secrets
 from support.masters import PAGE, same_as_built
 
 if TYPE_CHECKING:

@@ -20,15 +20,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import semistream as ss
+from semistream.arrow.keys import Keys
+from semistream.arrow.types import row_bytes
 from semistream.errors import BudgetError, MasterError, OptionError, SchemaError
-from semistream.keys import Keys
-from semistream.master import files, pins, sort, store
-from semistream.master.format import Manifest, _json_checksum, page_schema
-from semistream.master.parts import Staging, join_parts, write_part
-from semistream.master.sort import ExternalSort
+from semistream.master.build import sort
+from semistream.master.build.parts import Staging, join_parts, write_part
+from semistream.master.build.sort import ExternalSort
+from semistream.master.build.target import Target
+from semistream.master.files import drafts as files
+from semistream.master.files import master as store
+from semistream.master.files.format import Manifest, _json_checksum, page_schema
+from semistream.master.snapshots import pins
 from semistream.master.source import Rows
-from semistream.master.target import Target
-from semistream.plain import row_bytes
 
 if TYPE_CHECKING:
     from semistream.master import Progress
@@ -511,7 +514,7 @@ def test_old_snapshots_stay_until_the_manifest_is_on_disk(tmp_path, monkeypatch,
     def fails(folder: Path) -> None:
         raise OSError(5, "Input/output error", str(folder))
 
-    monkeypatch.setattr("semistream.master.removal.sync_folder", fails)
+    monkeypatch.setattr("semistream.master.snapshots.removal.sync_folder", fails)
     ss.build_master(_table(700), tmp_path, key="id")
     assert _own_files(old) <= _files(tmp_path)
     assert "cannot be removed" in caplog.text

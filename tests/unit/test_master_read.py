@@ -19,9 +19,10 @@ from semistream.errors import (
     MasterNotFoundError,
     OptionError,
 )
-from semistream.master import clean_master, list_snapshots, pins
-from semistream.master.filter import KeyFilter, filter_words
-from semistream.master.format import _json_checksum, checksum
+from semistream.master import clean_master, list_snapshots
+from semistream.master.files.filter import KeyFilter, filter_words
+from semistream.master.files.format import _json_checksum, checksum
+from semistream.master.snapshots import pins
 
 if TYPE_CHECKING:
     from pathlib import Path

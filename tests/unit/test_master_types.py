@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.arrow.keys import Keys
+from semistream.arrow.types import decode, encode, plain_type, row_bytes
 from semistream.errors import SchemaError
-from semistream.keys import Keys
-from semistream.plain import decode, encode, plain_type, row_bytes
 
 ROWS = 15
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.master.reader import READ
+from semistream.master.files.reader import READ
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.pipeline.check import Surroundings, check
-from semistream.pipeline.columns import arrange
-from semistream.pipeline.describe import as_dict, as_text
-from semistream.pipeline.sales import BLOCK, Sales
-from semistream.pipeline.sections import _DATABASE, Columns, Enrichment
+from semistream.pipeline.file.check import Surroundings, check
+from semistream.pipeline.file.columns import arrange
+from semistream.pipeline.file.describe import as_dict, as_text
+from semistream.pipeline.file.sections import _DATABASE, Columns, Enrichment
+from semistream.pipeline.io.sales import BLOCK, Sales
 from semistream.spec import HOW, PARTITION, TRANSFER
 from semistream.units import parse_bytes
 from semistream.workloads import Stream, Zipf

@@ -11,7 +11,7 @@ import pytest
 
 import semistream as ss
 from semistream.algorithms import _REGISTRY
-from semistream.algorithms.hybridjoin import Hybridjoin
+from semistream.algorithms.published.hybridjoin import Hybridjoin
 from semistream.cost.calibration.own_rows import unlike, with_rows_of
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream import lookup
-from semistream.recycle import Recycled
+from semistream.arrow.recycle import Recycled
+from semistream.engine import lookup
 from semistream.testing import reference_join, same_rows
 from semistream.workloads import Stream, Zipf, master_table
 

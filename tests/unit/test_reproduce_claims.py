@@ -10,7 +10,7 @@ from papers.judge.claims import Bounds, claims, read_claims
 from papers.judge.intervals import interval
 from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost
 from papers.reading import ExperimentError, experiments
-from semistream.pipeline.text import parse
+from semistream.pipeline.file.text import parse
 
 CLAIMS = claims()
 EXPERIMENTS = experiments()

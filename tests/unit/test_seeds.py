@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 import semistream as ss
-from semistream.host.folder import boot_seed
-from semistream.host.plan import HostSizes
-from semistream.host.warm import Warm
-from semistream.kernels import chain_values
-from semistream.keys import Keys, random_salt
-from semistream.master import target
+from semistream.arrow.keys import Keys, random_salt
+from semistream.hotset.plan import HostSizes
+from semistream.hotset.warm import Warm
+from semistream.kernels.loops import chain_values
+from semistream.master.build import target
+from semistream.system.shared_folder import boot_seed
 
 TABLE = pa.table({"k": [f"key {i}" for i in range(100)], "n": np.arange(100)})
 
@@ -108,7 +108,7 @@ def test_rows_on_a_host_are_not_shared_between_seeds(tmp_path, monkeypatch):
 
 
 def test_the_seed_of_databases_is_that_of_all_processes():
-    asked = "from semistream.host.folder import boot_seed; print(boot_seed())"
+    asked = "from semistream.system.shared_folder import boot_seed; print(boot_seed())"
     command = [sys.executable, "-c", asked]
     found = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - our own
     if Path("/proc/sys/kernel/random/boot_id").exists():

@@ -16,11 +16,14 @@ import pytest
 from typer.testing import CliRunner
 
 import semistream as ss
-from semistream.commands import app
+from semistream.cli.commands import app
 from semistream.errors import MasterError, MasterNotFoundError, OptionError
-from semistream.master import clean_master, files, list_snapshots, locks, pins, snapshots
-from semistream.master.removal import remove_unneeded
-from semistream.master.snapshots import changes_since
+from semistream.master import clean_master, list_snapshots
+from semistream.master.files import drafts as files
+from semistream.master.files import locks
+from semistream.master.snapshots import pins, snapshots
+from semistream.master.snapshots.removal import remove_unneeded
+from semistream.master.snapshots.snapshots import changes_since
 
 DAY = 86_400.0
 QUERY = "0f0e8a52-0000-4000-8000-00000000000"
@@ -83,7 +86,7 @@ def test_a_snapshot_that_is_not_there_is_told_with_those_that_are(name, tmp_path
 
 def test_the_beginning_of_several_ids_is_not_taken_for_the_current_one(tmp_path, monkeypatch):
     ids = iter([f"ab{'0' * 30}", f"ab{'1' * 30}"])
-    monkeypatch.setattr("semistream.master.target.Target._snapshot", lambda *_: next(ids))
+    monkeypatch.setattr("semistream.master.build.target.Target._snapshot", lambda *_: next(ids))
     old = built(tmp_path, 1)
     pins.pin(tmp_path, QUERY, "4")
     new = built(tmp_path, 2)
@@ -446,7 +449,7 @@ def test_what_cannot_be_removed_does_not_make_a_build_fail(error, tmp_path, monk
     def refuse(*_):
         raise error
 
-    monkeypatch.setattr("semistream.master.removal.remove_stale", refuse)
+    monkeypatch.setattr("semistream.master.snapshots.removal.remove_stale", refuse)
     assert prices(built(tmp_path, 2)) == {2}
     assert "cannot be removed" in caplog.text
     assert len(there(tmp_path)) == 2

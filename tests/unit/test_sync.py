@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.errors import MasterError, MasterNotFoundError, OptionError, SchemaError
-from semistream.master.filter import filter_words
-from semistream.master.lake.table import Feed
+from semistream.master.files.filter import filter_words
+from semistream.master.lake.table import Feed, Scope
 from semistream.master.sync import snapshot
 from semistream.master.sync.identity import row_ids
-from semistream.master.sync.merge import MisfitError, Scope, merged, weighted
+from semistream.master.sync.merge import MisfitError, merged, weighted
 from support.masters import PAGE, rows_of, same_as_built
 
 if TYPE_CHECKING:

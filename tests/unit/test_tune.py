@@ -19,8 +19,7 @@ from benchmarks.store import read_record
 from benchmarks.tables import sheets
 from benchmarks.workload import Workload
 from semistream.algorithms import choose
-from semistream.algorithms.meshjoin import tuned_buffer
-from semistream.budget import Task
+from semistream.algorithms.published.meshjoin import tuned_buffer
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.predict import predict
@@ -32,6 +31,7 @@ from semistream.cost.tuning.show import curve_of
 from semistream.cost.tuning.tune import search, tuned, tuned_pages
 from semistream.cost.unit_costs import Curve as Costs
 from semistream.cost.unit_costs import Fit, RowCost, UnitCosts
+from semistream.engine.plan import Task
 from semistream.errors import BudgetError, OptionError
 from semistream.spec import JoinSpec
 from support.cli import bench, call

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from semistream.errors import SemistreamError
-from semistream.spark.java import find_java
-from semistream.spark.maven import Artifact, download
+from semistream.spark.cluster.java import find_java
+from semistream.spark.cluster.maven import Artifact, download
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import typer
 from benchmarks.extras import spark_needed
 from benchmarks.store import write_record
 from benchmarks.tables import sheets
+from semistream.cli.terminal import AsJson, console, errors, messages, terminal_table
 from semistream.cost.tuning.record import compact
-from semistream.terminal import AsJson, console, errors, messages, terminal_table
 
 __all__ = ["add_to"]
 

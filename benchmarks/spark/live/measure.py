@@ -27,9 +27,9 @@ from benchmarks.spark.live.systems import (
 )
 from benchmarks.spark.peers.contest import DifferentRowsError
 from benchmarks.spark.queries import SCHEMA, Batches, count_and_hash, milliseconds, versions
-from semistream.machine import describe
-from semistream.spark.jars import folder_for
-from semistream.spark.maven import download
+from semistream.spark.cluster.jars import folder_for
+from semistream.spark.cluster.maven import download
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,7 +12,7 @@ import pyarrow.csv as pc
 
 from benchmarks.spark.data import KEY
 from semistream.errors import OptionError
-from semistream.spark.maven import Artifact
+from semistream.spark.cluster.maven import Artifact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

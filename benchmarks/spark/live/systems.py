@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.spark.constants import with_constants
 from benchmarks.spark.data import KEY, Products
-from semistream.enrich import enrich
+from semistream.api import enrich
 from semistream.master import open_master
 from semistream.spark.types import spark_field
 
@@ -54,7 +54,7 @@ class LiveSetting:
 
 
 def enriched(df: DataFrame, at: LiveSetting) -> DataFrame:
-    """Join by `semistream.enrich`."""
+    """Join by `semistream.api`."""
     master = open_master(at.store.url, table=at.store.table, key=KEY, ttl=3600)
     return enrich(df, master, on=KEY, how=at.how, memory=at.memory, name="live")
 

@@ -14,10 +14,10 @@ from benchmarks.spark.peers.figure import PEERS_FIGURES
 from benchmarks.spark.peers.grid import PARTS, PeersGrid
 from benchmarks.store import read_record, write_record
 from benchmarks.tables import sheets
+from semistream.cli.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 from semistream.cost.tuning.figure import draw_into
 from semistream.cost.tuning.record import compact
 from semistream.errors import OptionError
-from semistream.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
 
 __all__ = ["add_to"]
 

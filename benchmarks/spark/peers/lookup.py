@@ -28,8 +28,8 @@ from benchmarks.spark.queries import (
 )
 from benchmarks.spark.systems import Setting
 from semistream.algorithms import choose
-from semistream.host import HostShare
-from semistream.host.sizes import BESIDE
+from semistream.hotset import HostShare
+from semistream.hotset.sizes import BESIDE
 from semistream.master import open_master
 from semistream.spec import JoinSpec
 

@@ -20,9 +20,9 @@ from benchmarks.spark.peers.steady import SYSTEMS_STEADY, measure_steady
 from benchmarks.spark.queries import versions
 from benchmarks.spark.systems import SYSTEMS
 from benchmarks.spark.systems.ours import PUBLISHED, ours_of
-from semistream.machine import describe
-from semistream.spark.jars import DELTA_CATALOG, EXTENSIONS, artifacts, folder_for
-from semistream.spark.maven import JarsError, download
+from semistream.spark.cluster.jars import DELTA_CATALOG, EXTENSIONS, artifacts, folder_for
+from semistream.spark.cluster.maven import JarsError, download
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

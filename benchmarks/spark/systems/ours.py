@@ -8,7 +8,7 @@ from benchmarks.spark.constants import with_constants
 from benchmarks.spark.data import KEY
 from benchmarks.spark.systems.base import System
 from semistream.algorithms import algorithms
-from semistream.enrich import enrich
+from semistream.api import enrich
 
 if TYPE_CHECKING:
     from collections.abc import Callable

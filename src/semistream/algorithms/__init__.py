@@ -7,16 +7,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.adaptive import Adaptive
-from semistream.algorithms.base import Algorithm
 from semistream.algorithms.resident import FEW_PAGES, Resident
-from semistream.budget import Plan, Task, TooSmall
+from semistream.engine.algorithm import Algorithm
+from semistream.engine.plan import Plan, Task, TooSmall
 from semistream.errors import BudgetError, OptionError
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from semistream.host import HostShare
+    from semistream.hotset import HostShare
     from semistream.spec import JoinSpec
 
 __all__ = ["Algorithm", "algorithms", "choose", "register"]
@@ -106,7 +106,7 @@ def _find(name: str, options: Mapping[str, Any], live: bool) -> type[Algorithm]:
         )
         raise OptionError(msg)
     if live:
-        from semistream.algorithms.key_lists import KeyLists  # noqa: PLC0415 - few joins ask one
+        from semistream.algorithms.database.key_lists import KeyLists  # noqa: PLC0415 - few joins ask one
 
         algorithm = KeyLists
     for option in options:

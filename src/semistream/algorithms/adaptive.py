@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.algorithms.base import Algorithm
 from semistream.algorithms.worth import MOST_COUNTED, Passed, Rest, cache_pays, far_ahead
-from semistream.allocation import take
-from semistream.blocks import Blocks
-from semistream.budget import TooSmall
-from semistream.cache import Cache, CacheCost
+from semistream.arrow.memory import take
+from semistream.arrow.page_directory import Blocks
+from semistream.arrow.types import row_bytes
+from semistream.engine.algorithm import Algorithm
+from semistream.engine.cache import Cache, CacheCost
+from semistream.engine.lookup import Lookup, page_faults
+from semistream.engine.output import gathered_schema
+from semistream.engine.plan import TooSmall
+from semistream.engine.sketch import Sketch
 from semistream.errors import OptionError
-from semistream.kernels import WAITING, count_waiting
-from semistream.lookup import Lookup, page_faults
-from semistream.output import gathered_schema
-from semistream.plain import row_bytes
-from semistream.sketch import Sketch
+from semistream.kernels.loops import WAITING, count_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from semistream.budget import Plan, Task
+    from semistream.engine.output import Pairs
+    from semistream.engine.plan import Plan, Task
+    from semistream.engine.window import Chunk
     from semistream.master import Master
-    from semistream.output import Pairs
     from semistream.spec import JoinSpec
-    from semistream.window import Chunk
 
     Rows = npt.NDArray[np.int64]
 

@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.adaptive import Adaptive
-from semistream.algorithms.base import share
-from semistream.algorithms.key_lists import KeyLists
+from semistream.algorithms.database.key_lists import KeyLists
+from semistream.algorithms.database.shared_key_lists import SharedKeyLists
 from semistream.algorithms.resident import FEW_PAGES
 from semistream.algorithms.shared import SharedAdaptive
-from semistream.algorithms.shared_key_lists import SharedKeyLists
-from semistream.budget import Task, TooSmall
-from semistream.host.plan import Host
-from semistream.host.sizes import share as host_share
+from semistream.engine.algorithm import share
+from semistream.engine.plan import Task, TooSmall
+from semistream.hotset.plan import Host
+from semistream.hotset.sizes import share as host_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from semistream.algorithms.base import Algorithm
-    from semistream.budget import Plan
-    from semistream.host import HostShare
+    from semistream.engine.algorithm import Algorithm
+    from semistream.engine.plan import Plan
+    from semistream.hotset import HostShare
     from semistream.spec import JoinSpec
 
 __all__ = ["plan_on_host"]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistream.algorithms.base import Algorithm
-from semistream.allocation import concat_rows
-from semistream.cache import Cache
+from semistream.arrow.memory import concat_rows
+from semistream.engine.algorithm import Algorithm
+from semistream.engine.cache import Cache
 
 if TYPE_CHECKING:
-    from semistream.budget import Plan, Task
+    from semistream.engine.plan import Plan, Task
 
 __all__ = ["FEW_PAGES", "Resident"]
 

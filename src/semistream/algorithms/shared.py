@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.adaptive import Adaptive
-from semistream.cache import CacheCost
+from semistream.engine.cache import CacheCost
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.budget import Task
-    from semistream.host.state import HostState
-    from semistream.window import Chunk
+    from semistream.engine.plan import Task
+    from semistream.engine.window import Chunk
+    from semistream.hotset.state import HostState
 
 __all__ = ["SharedAdaptive"]
 

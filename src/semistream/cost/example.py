@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from semistream.algorithms import algorithms
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import Curve, Fit, RowCost, UnitCosts
-from semistream.machine import describe
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

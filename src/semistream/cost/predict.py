@@ -12,10 +12,10 @@ from semistream.cost.unit_costs import Fit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from semistream.budget import Plan
     from semistream.cost.demand import Demand
     from semistream.cost.loop import Loop
     from semistream.cost.unit_costs import UnitCosts
+    from semistream.engine.plan import Plan
     from semistream.spec import JoinSpec
 
 __all__ = ["Prediction", "predict", "predicted", "standing"]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.cost.unit_costs import UnitCosts
 from semistream.errors import OptionError
-from semistream.machine import describe
-from semistream.user_cache import user_cache
+from semistream.system.machine import describe
+from semistream.system.user_cache import user_cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from semistream.window import RowCost
+    from semistream.engine.window import RowCost
 
 __all__ = ["Scan", "filled"]
 
@@ -42,7 +42,7 @@ def filled(scan: Scan) -> float:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from semistream.window import RowCost
+    >>> from semistream.engine.window import RowCost
     >>> cost = RowCost.of(pa.schema([("key", pa.int64()), ("sale", pa.int64())]), 500, exact=True)
     >>> [round(filled(Scan(500, size, cost, 17, 65_536)), 2) for size in (2**20, 2**22, 2**23)]
     [0.82, 0.76, 0.76]
@@ -60,7 +60,7 @@ def filled(scan: Scan) -> float:
 
 
 class _Window:
-    """A window as `semistream.window` and MESHJOIN keep it, without its rows."""
+    """A window as `semistream.engine.window` and MESHJOIN keep it, without its rows."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from semistream.master.opening import open_master
-from semistream.master.reader import PageReader
-from semistream.master.snapshots import Snapshot, list_snapshots
-from semistream.master.store import Master
+from semistream.master.files.master import Master
+from semistream.master.files.reader import PageReader
+from semistream.master.open import open_master
+from semistream.master.snapshots.snapshots import Snapshot, list_snapshots
 
 if TYPE_CHECKING:
-    from semistream.master.build import Progress, build_master
-    from semistream.master.removal import clean_master
+    from semistream.master.build.build import Progress
+    from semistream.master.snapshots.removal import clean_master
     from semistream.master.sync.snapshot import Synced, sync_master
 else:  # to read a master, nothing that writes one is needed
     from semistream.lazy import lazy_names
@@ -17,10 +17,9 @@ else:  # to read a master, nothing that writes one is needed
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "Progress": "semistream.master.build",
+            "Progress": "semistream.master.build.build",
             "Synced": "semistream.master.sync.snapshot",
-            "build_master": "semistream.master.build",
-            "clean_master": "semistream.master.removal",
+            "clean_master": "semistream.master.snapshots.removal",
             "sync_master": "semistream.master.sync.snapshot",
         },
     )
@@ -31,7 +30,6 @@ __all__ = [
     "Progress",
     "Snapshot",
     "Synced",
-    "build_master",
     "clean_master",
     "list_snapshots",
     "open_master",

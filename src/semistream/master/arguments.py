@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistream.errors import OptionError
-from semistream.master.lake.place import without_secrets
+from semistream.master.place import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
+from semistream.arrow.types import decode
 from semistream.errors import OptionError
-from semistream.master.format import page_schema
-from semistream.plain import decode
+from semistream.master.files.format import page_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from semistream.keys import Keys
+    from semistream.arrow.keys import Keys
 
 __all__ = ["Rows", "Source", "SparkDataFrame"]
 

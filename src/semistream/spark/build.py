@@ -15,17 +15,17 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from semistream.arrow.types import cast
 from semistream.errors import OptionError
 from semistream.master.arguments import master_folder
-from semistream.master.build import Progress, written
-from semistream.master.files import staging_folder
-from semistream.master.format import CODE
-from semistream.master.pages import Counts
-from semistream.master.parts import Part, Staging, join_parts, write_part
+from semistream.master.build.build import Progress, written
+from semistream.master.build.pages import Counts
+from semistream.master.build.parts import Part, Staging, join_parts, write_part
+from semistream.master.build.target import Target, sizes
+from semistream.master.files.drafts import staging_folder
+from semistream.master.files.format import CODE
+from semistream.master.files.master import open_master
 from semistream.master.source import Rows
-from semistream.master.store import open_master
-from semistream.master.target import Target, sizes
-from semistream.plain import cast
 from semistream.spark.types import arrow_schema, check_collations
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from semistream.keys import Keys
-    from semistream.master.store import Master
+    from semistream.arrow.keys import Keys
+    from semistream.master.files.master import Master
 
 __all__ = ["build_from_dataframe"]
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from semistream.master import build_master, open_master
-from semistream.master.format import MANIFEST
+from semistream.api import build_master
+from semistream.master import open_master
+from semistream.master.files.format import MANIFEST
 from semistream.testing.reference import reference_join
 
 if TYPE_CHECKING:

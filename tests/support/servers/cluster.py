@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from semistream.spark.java import find_java
+from semistream.spark.cluster.java import find_java
 from support import JVM, free_ports, wait_for
 from support.processes import command, descendants
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from semistream.spark import jars
-from semistream.spark.maven import JarsError
+from semistream.spark.cluster import jars
+from semistream.spark.cluster.maven import JarsError
 from support import CACHE, downloads
 
 KINDS = ("delta", "kafka", "postgresql")

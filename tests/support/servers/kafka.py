@@ -12,8 +12,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from semistream.spark.java import find_java
-from semistream.spark.maven import Artifact, download
+from semistream.spark.cluster.java import find_java
+from semistream.spark.cluster.maven import Artifact, download
 from support import CACHE, JVM, downloads, free_ports, wait_for
 
 VERSION = "4.1.2"

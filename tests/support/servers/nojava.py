@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from semistream.spark.maven import JarsError
+from semistream.spark.cluster.maven import JarsError
 from support import CACHE, downloads
 
 LOCK = Path(__file__).parents[3] / "requirements-java.lock"

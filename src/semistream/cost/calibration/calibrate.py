@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from semistream.api import build_master
 from semistream.cost.calibration import operations
 from semistream.cost.calibration.known import KNOWN
 from semistream.cost.calibration.reads import median_curve, reads_of
@@ -31,8 +32,8 @@ from semistream.cost.calibration.turns import Pace
 from semistream.cost.models import MODELS
 from semistream.cost.profile import Profile
 from semistream.cost.unit_costs import Curve, Fit, UnitCosts
-from semistream.machine import describe
-from semistream.master import build_master, open_master
+from semistream.master import open_master
+from semistream.system.machine import describe
 from semistream.workloads import Stream, Zipf, master_table
 
 if TYPE_CHECKING:

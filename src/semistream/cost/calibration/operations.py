@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.allocation import take_rows
-from semistream.cache import Cache
+from semistream.arrow.gather import Gathered
+from semistream.arrow.memory import take_rows
 from semistream.cost.calibration.least_squares import non_negative
 from semistream.cost.unit_costs import Curve, RowCost
-from semistream.gather import Gathered
-from semistream.kernels import GONE
-from semistream.window import Chunk, Window
-from semistream.window import RowCost as WindowCost
+from semistream.engine.cache import Cache
+from semistream.engine.window import Chunk, Window
+from semistream.engine.window import RowCost as WindowCost
+from semistream.kernels.loops import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

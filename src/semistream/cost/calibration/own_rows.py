@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.allocation import take_rows
+from semistream.arrow.memory import take_rows
+from semistream.arrow.types import row_width
 from semistream.cost.calibration.operations import (
     give_out,
     median_seconds,
@@ -23,8 +24,7 @@ from semistream.cost.calibration.operations import (
     window_seconds,
 )
 from semistream.cost.unit_costs import RowCost
-from semistream.output import gathered_schema
-from semistream.plain import row_width
+from semistream.engine.output import gathered_schema
 
 if TYPE_CHECKING:
     from semistream.cost.unit_costs import UnitCosts

@@ -23,8 +23,8 @@ from semistream.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from semistream.budget import Plan
     from semistream.cost.loop import Loop
+    from semistream.engine.plan import Plan
 
 __all__ = ["MODELS", "SETTLED", "Setting", "check_model", "kind_of", "loop_of"]
 

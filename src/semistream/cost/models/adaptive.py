@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from semistream.algorithms.adaptive import MOST_SWEEPS
 from semistream.algorithms.worth import PAGE_COST, cache_pays
-from semistream.cache import CacheCost
 from semistream.cost.queue import Queue, fullest_first
-from semistream.output import gathered_schema
+from semistream.engine.cache import CacheCost
+from semistream.engine.output import gathered_schema
 
 if TYPE_CHECKING:
     from semistream.cost.loop import Loop

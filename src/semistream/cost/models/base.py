@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistream.arrow.types import row_width
 from semistream.cost.loop import Loop
 from semistream.cost.queue import Groups, grouped
 from semistream.cost.unit_costs import Fit, Shape
-from semistream.master.filter import KeyFilter
-from semistream.output import gathered_schema
-from semistream.plain import row_width
+from semistream.engine.output import gathered_schema
+from semistream.master.files.filter import KeyFilter
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from semistream.budget import Plan, Task
     from semistream.cost.demand import Demand
     from semistream.cost.queue import Queue
+    from semistream.engine.plan import Plan, Task
 
 __all__ = ["FULL", "SETTLED", "Setting"]
 

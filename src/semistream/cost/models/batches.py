@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.algorithms.page_cache import PageCache
+from semistream.algorithms.published.parts.page_cache import PageCache
 from semistream.cost.queue import fullest_first, grouped, in_batches, solve
 
 if TYPE_CHECKING:

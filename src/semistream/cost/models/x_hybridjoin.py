@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.algorithms.page_cache import PageCache
-from semistream.algorithms.tuned_x_hybridjoin import best_non_swappable
+from semistream.algorithms.published.parts.page_cache import PageCache
+from semistream.algorithms.published.tuned_x_hybridjoin import best_non_swappable
 from semistream.cost.queue import grouped, oldest_first
 
 if TYPE_CHECKING:

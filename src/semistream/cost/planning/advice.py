@@ -10,7 +10,7 @@ from semistream.cost.models import Setting, kind_of, loop_of
 from semistream.cost.planning.batch import batch_of
 from semistream.cost.planning.question import is_mapped, is_whole
 from semistream.cost.planning.rates import format_rate
-from semistream.master.filter import KeyFilter, filter_words
+from semistream.master.files.filter import KeyFilter, filter_words
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms import choose
-from semistream.budget import Task
 from semistream.cost.planning.loads import by_key, by_page
+from semistream.engine.plan import Task
 from semistream.errors import BudgetError, OptionError
-from semistream.host.sizes import HostShare
+from semistream.hotset.sizes import HostShare
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

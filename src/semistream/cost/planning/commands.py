@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semistream.cli.terminal import (
+    BUDGETS,
+    AsJson,
+    console,
+    errors,
+    messages,
+    progress_bar,
+    terminal_table,
+)
 from semistream.cost.planning.chart import chart
 from semistream.cost.planning.current import busy, calibrated
 from semistream.cost.planning.figure import draw_plan
@@ -21,15 +30,6 @@ from semistream.cost.planning.show_costs import cost_sheets
 from semistream.cost.profile import default_path
 from semistream.errors import OptionError
 from semistream.master import open_master
-from semistream.terminal import (
-    BUDGETS,
-    AsJson,
-    console,
-    errors,
-    messages,
-    progress_bar,
-    terminal_table,
-)
 from semistream.units import parse_count
 
 if TYPE_CHECKING:

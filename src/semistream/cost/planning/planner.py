@@ -21,7 +21,7 @@ from semistream.cost.planning.stream import stream_like, stream_of
 from semistream.errors import OptionError
 from semistream.master.database.address import is_url
 from semistream.master.database.master import DatabaseMaster
-from semistream.master.opening import as_master
+from semistream.master.open import as_master
 from semistream.names import listed
 from semistream.spec import JoinSpec
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from semistream.budget import Task
 from semistream.cost.models import kind_of
 from semistream.cost.predict import predict
+from semistream.engine.plan import Task
 from semistream.errors import BudgetError
 
 if TYPE_CHECKING:

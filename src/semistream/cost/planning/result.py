@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from semistream.budget import Task
 from semistream.cost.planning.advice import advise
 from semistream.cost.planning.show import as_text
+from semistream.engine.plan import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from semistream.arrow.types import plain_type, row_width
 from semistream.cost.demand import Demand
 from semistream.errors import OptionError
 from semistream.names import unused
-from semistream.plain import plain_type, row_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.plain import encode
+from semistream.arrow.types import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.master.filter import KeyFilter
+from semistream.master.files.filter import KeyFilter
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistream.arrow.types import row_bytes
 from semistream.cost.demand import Demand
 from semistream.cost.sampling.frequencies import frequencies
 from semistream.cost.sampling.presence import look_up
 from semistream.cost.sampling.sources import read_stream
 from semistream.cost.sampling.zipf_fit import ZipfFit, fit_zipf
 from semistream.errors import OptionError
-from semistream.plain import row_bytes
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:

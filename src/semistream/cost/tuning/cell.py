@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from semistream.budget import Task
 from semistream.cost.models import SETTLED
 from semistream.cost.predict import predict
 from semistream.cost.run import rounded
 from semistream.cost.tuning.knobs import PAGE_BYTES, knobs_of, repaged
 from semistream.cost.tuning.measure import Candidate, distinct, measured
 from semistream.cost.tuning.tune import tuned, tuned_pages
+from semistream.engine.plan import Task
 from semistream.errors import BudgetError
 from semistream.spec import JoinSpec
 from semistream.units import format_bytes

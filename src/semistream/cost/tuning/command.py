@@ -13,6 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semistream.api import build_master
+from semistream.cli.terminal import (
+    BUDGETS,
+    AsJson,
+    console,
+    errors,
+    messages,
+    progress_bar,
+    terminal_table,
+)
 from semistream.cost.calibration.reads import reads_of, with_reads_of
 from semistream.cost.planning.current import current_profile, given
 from semistream.cost.planning.options import check_sample, given_only, pairs
@@ -32,16 +42,7 @@ from semistream.cost.tuning.record import TuningGrid, begin, compact
 from semistream.cost.tuning.rows import master_rows_of
 from semistream.cost.tuning.show import curve_sheets, summary_lines
 from semistream.errors import BudgetError, OptionError
-from semistream.master import build_master, open_master
-from semistream.terminal import (
-    BUDGETS,
-    AsJson,
-    console,
-    errors,
-    messages,
-    progress_bar,
-    terminal_table,
-)
+from semistream.master import open_master
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:

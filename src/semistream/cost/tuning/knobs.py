@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistream.algorithms import algorithms
-from semistream.algorithms.meshjoin import tuned_buffer
-from semistream.algorithms.page_cache import PageCache
+from semistream.algorithms.published.meshjoin import tuned_buffer
+from semistream.algorithms.published.parts.page_cache import PageCache
 from semistream.errors import OptionError
-from semistream.master.format import ALIGNMENT, aligned
+from semistream.master.files.format import ALIGNMENT, aligned
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from semistream.budget import Task
     from semistream.cost.demand import Demand
+    from semistream.engine.plan import Task
     from semistream.master import Master
 
 __all__ = [

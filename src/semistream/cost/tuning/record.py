@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.cost.tuning.measure import Sampling
-from semistream.machine import describe
+from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from semistream.cost.profile import Profile

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.allocation import concat_rows, take_rows
-from semistream.plain import plain_type
+from semistream.arrow.memory import concat_rows, take_rows
+from semistream.arrow.types import plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from semistream.algorithms.meshjoin import tuned_buffer
+from semistream.algorithms.published.meshjoin import tuned_buffer
 from semistream.cost.sheet import Sheet
 from semistream.cost.spread import Spread, ratio, spread
 from semistream.cost.tuning.knobs import shown

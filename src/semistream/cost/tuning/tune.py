@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from semistream.budget import Task
 from semistream.cost.models import SETTLED
 from semistream.cost.predict import Prediction, predict
 from semistream.cost.tuning.knobs import PAGE_BYTES, Axis, knobs_of, page_axis, repaged, resized
+from semistream.engine.plan import Task
 from semistream.errors import BudgetError
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semistream.arrow.types import row_width
 from semistream.errors import StoreError
-from semistream.master.database.kernels import (
+from semistream.kernels.wire import (
     copy_bytes,
     copy_reversed,
     locate_lenenc,
     locate_lengths,
 )
-from semistream.plain import row_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.allocation import concat_rows, select
-from semistream.master.format import CODE
+from semistream.arrow.memory import concat_rows, select
+from semistream.master.files.format import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
-    from semistream.keys import Keys
+    from semistream.arrow.keys import Keys
     from semistream.master.database.dialect import Statement, Table
     from semistream.master.database.store import Store
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from semistream.keys import Codes, Keys
+from semistream.arrow.keys import Codes, Keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,21 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import MasterError, OptionError, SchemaError
-from semistream.master.database.changes import Changes
+from semistream.master.database.feeds.changes import Changes
 from semistream.master.database.fetch import answers
-from semistream.master.index import Index
-from semistream.master.reader import PageReader
-from semistream.master.store import Master
+from semistream.master.files.index import Index
+from semistream.master.files.master import Master
+from semistream.master.files.reader import PageReader
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from semistream.master.database.dialect import Table
-    from semistream.master.database.feed import Feed
+    from semistream.master.database.feeds.feed import Feed
     from semistream.master.database.fetch import Fetched, Wanted
     from semistream.master.database.store import Store
-    from semistream.master.filter import KeyFilter
+    from semistream.master.files.filter import KeyFilter
 
 __all__ = ["DatabaseMaster", "one_page"]
 

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from semistream.arrow.types import row_bytes
 from semistream.errors import MasterNotFoundError, OptionError, SchemaError
-from semistream.host.folder import boot_seed
 from semistream.master.database.address import Address
 from semistream.master.database.dialect import Table, checked_conditions
-from semistream.master.database.feed_kafka import Topic
-from semistream.master.database.feed_postgresql import Notifications
+from semistream.master.database.feeds.kafka import Topic
+from semistream.master.database.feeds.postgresql import Notifications
 from semistream.master.database.keys import OrderedKeys
 from semistream.master.database.master import DatabaseMaster, one_page
 from semistream.master.database.retry import Retry
 from semistream.master.database.store import Store
-from semistream.master.format import Manifest, Statistics, page_schema
-from semistream.plain import row_bytes
+from semistream.master.files.format import Manifest, Statistics, page_schema
+from semistream.system.shared_folder import boot_seed
 from semistream.units import parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from semistream.keys import Keys
+    from semistream.arrow.keys import Keys
     from semistream.master.database.dialect import Found
-    from semistream.master.database.feed import Feed
+    from semistream.master.database.feeds.feed import Feed
 
 __all__ = ["open_database"]
 

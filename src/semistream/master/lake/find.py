@@ -10,7 +10,7 @@ import pyarrow.fs
 
 from semistream.errors import OptionError
 from semistream.master.lake.parquet import ParquetFiles
-from semistream.master.lake.place import located, named, unreachable
+from semistream.master.place import located, named, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

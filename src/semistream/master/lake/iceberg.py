@@ -17,9 +17,8 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.table import FileScanTask, StaticTable, Table
 
 from semistream.errors import OptionError
-from semistream.master.lake.place import named, without_secrets
-from semistream.master.lake.table import Feed, LakeTable, conformed, projected
-from semistream.master.sync.merge import Scope
+from semistream.master.lake.table import Feed, LakeTable, Scope, conformed, projected
+from semistream.master.place import named, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

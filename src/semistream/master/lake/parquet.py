@@ -16,9 +16,8 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from semistream.errors import OptionError
-from semistream.master.lake.place import located, named, without_secrets
-from semistream.master.lake.table import Feed, LakeTable, conformed, projected
-from semistream.master.sync.merge import Scope
+from semistream.master.lake.table import Feed, LakeTable, Scope, conformed, projected
+from semistream.master.place import located, named, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from semistream.arrow.types import cast
 from semistream.errors import MasterError, OptionError, SchemaError, SemistreamError
-from semistream.master.lake.place import without_secrets
+from semistream.master.place import without_secrets
 from semistream.master.source import Rows
-from semistream.plain import cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from semistream.master.sync.merge import Scope
-
-__all__ = ["Feed", "LakeTable", "UnreadError", "conformed", "projected"]
+__all__ = ["Feed", "LakeTable", "Scope", "UnreadError", "conformed", "projected"]
 
 
 class UnreadError(MasterError):
     """What is needed was cleaned up, or the library does not read it."""
+
+
+class Scope(Enum):
+    """Which of the old rows a block of changes replaces, beside those that it names."""
+
+    ROWS = "none"
+    KEYS = "all rows of its keys"
+    ALL = "all rows"
 
 
 @dataclass(frozen=True)

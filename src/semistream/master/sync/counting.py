@@ -8,18 +8,18 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.arrow.page_shape import PageShape
 from semistream.errors import CorruptPageError
-from semistream.master.filter import KeyFilter, filter_words
-from semistream.master.format import aligned
-from semistream.master.pages import Counts, ValueCount
-from semistream.master.shape import PageShape
+from semistream.master.build.pages import Counts, ValueCount
+from semistream.master.files.filter import KeyFilter, filter_words
+from semistream.master.files.format import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from semistream.master.store import Master
+    from semistream.master.files.master import Master
     from semistream.master.sync.rewrite import Rewrite
 
 __all__ = ["counted", "parent_filter"]

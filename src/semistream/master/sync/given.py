@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from semistream.arrow.types import plain_schema, plain_type
 from semistream.errors import OptionError, SchemaError
-from semistream.master.lake.table import Feed, conformed
+from semistream.master.lake.table import Feed, Scope, conformed
 from semistream.master.source import Rows
-from semistream.master.sync.merge import Scope
-from semistream.plain import plain_schema, plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from semistream.master.store import Master
+    from semistream.master.files.master import Master
 
 __all__ = ["given_changes"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.plain import buffer, items_of
+from semistream.arrow.types import buffer, items_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,15 +7,15 @@ a key that goes with all its rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from semistream.arrow.keys import is_among
 from semistream.errors import MasterError
-from semistream.keys import is_among
-from semistream.master.format import CODE
+from semistream.master.files.format import CODE
+from semistream.master.lake.table import Scope
 from semistream.master.sync.identity import row_ids
 from semistream.names import unused
 
@@ -24,15 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Merged", "MisfitError", "Scope", "merged", "net", "weighted", "whole_values"]
-
-
-class Scope(Enum):
-    """Which of the old rows a block of changes replaces, beside those that it names."""
-
-    ROWS = "none"
-    KEYS = "all rows of its keys"
-    ALL = "all rows"
+__all__ = ["Merged", "MisfitError", "merged", "net", "weighted", "whole_values"]
 
 
 class MisfitError(MasterError):

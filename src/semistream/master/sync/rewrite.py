@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.arrow.types import row_bytes
 from semistream.errors import MasterError
-from semistream.master.files import scratch
-from semistream.master.pages import PageWriter, ValueCount
-from semistream.master.sync.merge import Merged, Scope, merged, net, whole_values
-from semistream.plain import row_bytes
+from semistream.master.build.pages import PageWriter, ValueCount
+from semistream.master.files.drafts import scratch
+from semistream.master.lake.table import Scope
+from semistream.master.sync.merge import Merged, merged, net, whole_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import numpy.typing as npt
 
-    from semistream.master.files import Draft
-    from semistream.master.filter import KeyFilter
-    from semistream.master.store import Master
+    from semistream.master.files.drafts import Draft
+    from semistream.master.files.filter import KeyFilter
+    from semistream.master.files.master import Master
 
 __all__ = ["Left", "Rewrite", "Tally"]
 

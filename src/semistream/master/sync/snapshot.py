@@ -11,20 +11,20 @@ import pyarrow as pa
 
 from semistream.errors import OptionError, SchemaError
 from semistream.master.arguments import callback, master_folder
-from semistream.master.build import Progress, written
-from semistream.master.files import Draft
-from semistream.master.format import Manifest
+from semistream.master.build.build import Progress, written
+from semistream.master.build.sort import ExternalSort
+from semistream.master.build.target import Origin, Target, sizes
+from semistream.master.files.drafts import Draft
+from semistream.master.files.format import Manifest
+from semistream.master.files.master import Master, open_master
 from semistream.master.lake.find import find_table
-from semistream.master.lake.place import named
-from semistream.master.lake.table import UnreadError
-from semistream.master.sort import ExternalSort
+from semistream.master.lake.table import Scope, UnreadError
+from semistream.master.place import named
 from semistream.master.source import Rows
-from semistream.master.store import Master, open_master
 from semistream.master.sync.counting import counted, parent_filter
 from semistream.master.sync.given import given_changes
-from semistream.master.sync.merge import MisfitError, Scope, weighted
+from semistream.master.sync.merge import MisfitError, weighted
 from semistream.master.sync.rewrite import Rewrite, Tally
-from semistream.master.target import Origin, Target, sizes
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:

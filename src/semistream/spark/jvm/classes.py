@@ -18,8 +18,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from semistream.errors import SemistreamError
-from semistream.master.files import Draft
-from semistream.user_cache import is_safe, private_cache, user_cache
+from semistream.master.files.drafts import Draft
+from semistream.system.user_cache import is_safe, private_cache, user_cache
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

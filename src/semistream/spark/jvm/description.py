@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 
-from semistream.blocks import layout
-from semistream.master.files import ReadFile
-from semistream.plain import plain_type
+from semistream.arrow.page_directory import layout
+from semistream.arrow.types import plain_type
+from semistream.master.files.drafts import ReadFile
 from semistream.spark.types import transferred, type_name
 
 if TYPE_CHECKING:

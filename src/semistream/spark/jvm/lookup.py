@@ -10,15 +10,15 @@ from pyspark.sql.types import IntegralType, LongType, StringType
 
 from semistream.errors import MasterError
 from semistream.names import unused
-from semistream.spark.cluster import context_of
+from semistream.spark.cluster.executors import context_of
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
 from semistream.spark.jvm.description import described, known_bytes, unreadable
-from semistream.spark.pinned import batch_of_driver, may_pin, snapshot_of
-from semistream.spark.settle import Found, settled
-from semistream.spark.transfer import columns_of
+from semistream.spark.lookup.outcome import Found, settled
+from semistream.spark.lookup.snapshot import batch_of_driver, may_pin, snapshot_of
+from semistream.spark.lookup.transfer import columns_of
+from semistream.spark.lookup.worker import checked
+from semistream.spark.metrics.watch import note_enrichment
 from semistream.spark.types import quoted
-from semistream.spark.watch import note_enrichment
-from semistream.spark.worker import checked
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from semistream.master import Master
-    from semistream.spark.job import Job
+    from semistream.spark.lookup.job import Job
 
     Describe = Callable[[str, str], str]
 

@@ -1,0 +1,1 @@
+"""Joins with a table in a database, which is queried by lists of keys."""

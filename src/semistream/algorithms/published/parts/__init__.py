@@ -1,0 +1,1 @@
+"""Parts that published algorithms share: a page cache, the cache inequality, queues, a router."""

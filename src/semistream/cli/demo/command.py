@@ -1,0 +1,150 @@
+"""``semistream demo``: everything once, on this machine, with nothing to set up."""
+
+# ruff: noqa: PLC0415 - Spark is imported when the demonstration starts
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semistream.cli.demo.picture import draw
+from semistream.cli.terminal import console, messages, needed, progress_bar
+from semistream.errors import OptionError
+from semistream.units import format_bytes, parse_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from semistream.cli.demo.run import Demo
+    from semistream.spark.metrics.watch import BatchMetrics
+
+__all__ = ["demo"]
+
+_LEAST = 1000
+_NEXT = """
+What to try next:
+  semistream demo --share 0.01              a hundredth of the master in memory
+  semistream demo --read mapped             let the operating system's cache help
+  semistream generate --help, semistream run --help
+                                            your own pipeline, without writing Python
+  README.md                                 the lines of Python that did this
+"""
+
+
+def demo(
+    folder: Annotated[
+        Path,
+        typer.Option(
+            help="The folder to write to: a new one, or an earlier demonstration's, which is "
+            "emptied first."
+        ),
+    ] = Path("demo-out"),
+    products: Annotated[str, typer.Option(help="Rows of the master; 2M is two million.")] = "2M",
+    sales: Annotated[str, typer.Option(help="Rows of the stream.")] = "5M",
+    share: Annotated[
+        float,
+        typer.Option(help="The memory for the join, as a share of the master.", min=0.001, max=1.0),
+    ] = 0.05,
+    read: Annotated[
+        str,
+        typer.Option(
+            help="direct: past the operating system's cache; mapped: with the help of it."
+        ),
+    ] = "direct",
+) -> None:
+    """Stream sales into a warehouse with surrogate keys, and verify every row.
+
+    Builds a master of products, streams sales through Spark into a Parquet table, within a memory
+    budget of a part of the master, compares the result with a batch join, and draws a picture.
+    """
+    with messages(), needed("the demonstration", pyspark="spark", pandas="spark"):
+        from semistream.cli.demo.run import Demo
+
+        sizes = (_rows(products, "products"), _rows(sales, "sales"))
+        _run(Demo(folder, *sizes, share, read))
+
+
+def _rows(given: str, option: str) -> int:
+    """Read how many rows there are, a thousand at least."""
+    rows = parse_count(given, option)
+    if rows < _LEAST:
+        msg = f"--{option} {given} is too few to show anything; give at least {_LEAST:,}"
+        raise OptionError(msg)
+    return rows
+
+
+def _run(demo: Demo) -> None:
+    from semistream.spark.cluster.executors import tasks_at_once
+    from semistream.spark.cluster.session import session
+
+    demo.prepare()
+    with _step("building a master of products", demo.products) as done:
+        master = demo.build(done)
+    memory = demo.memory(master)
+    _say(
+        f"master: {master.rows:,} products, {format_bytes(master.statistics.bytes)} in "
+        f"{demo.folder}; {format_bytes(memory)} of memory ({demo.share:.0%}) for the join, "
+        f"read {master.read}"
+    )
+    with _step("writing sales", demo.sales) as done:
+        demo.write_sales(done)
+    with _step("starting Spark", None):
+        spark = session("semistream-demo")
+    batches: list[BatchMetrics] = []
+    with _step("streaming sales through Spark", demo.sales) as done:
+
+        def note(metrics: BatchMetrics) -> None:
+            batches.append(metrics)
+            done(sum(m.rows for m in batches))
+
+        seconds = demo.stream(spark, master, note)
+        demo.wait_for(batches, demo.sales)
+    tasks = tasks_at_once(spark)
+    _tell(batches, seconds, tasks, demo.sales)
+    with _step("verifying against a batch join", None):
+        rows = demo.verify(spark)
+    _say(f"[bold green]result verified: {rows:,} rows[/]")
+    spark.stop()
+    picture = _picture(batches, tasks, demo.folder / "run.png")
+    console.print(picture, _NEXT, sep="\n", highlight=False, markup=False, soft_wrap=True)
+
+
+def _picture(batches: list[BatchMetrics], tasks: int, path: Path) -> str:
+    """Draw the run, and say where; want of a picture is no reason to fail after minutes."""
+    try:
+        draw(batches, tasks, path)
+    except OptionError as error:
+        return f"no picture was drawn: {error}"
+    return f"a picture of the run: {path}"
+
+
+def _tell(batches: list[BatchMetrics], seconds: float, tasks: int, sales: int) -> None:
+    warm = batches[1:] or batches
+    rate = sum(m.rows for m in warm) / max(1e-9, sum(m.seconds for m in warm))
+    hits = sum(m.hit_rate * m.rows for m in warm) / max(1, sum(m.rows for m in warm))
+    held, budget = max(m.held(tasks) for m in batches), batches[0].budget
+    read = sum(m.counters["bytes_read"] for m in batches)
+    _say(f"streamed: {sales:,} sales in {seconds:.1f} s, {len(batches)} micro-batches")
+    _say(f"rate: {rate:,.0f} rows/s once warm")
+    _say(
+        f"hit rate: {hits:.1%} of rows answered from memory; {format_bytes(read)} read for the rest"
+    )
+    _say(f"memory: {tasks} tasks held at most {format_bytes(held)} of {format_bytes(budget)}")
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _step(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a step while it is at work: a bar where its size is known."""
+    start = time.monotonic()
+    with progress_bar() as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda rows: bar.update(task, completed=rows)
+    _say(f"[dim]{what}: {time.monotonic() - start:.1f} s[/]")

@@ -1,0 +1,1 @@
+"""The engine: a bounded window of stream rows meets pages of the master."""

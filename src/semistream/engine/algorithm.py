@@ -1,0 +1,158 @@
+"""The decisions that tell one semi-stream join from another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from semistream.engine.engine import Engine
+from semistream.errors import OptionError
+from semistream.kernels.loops import GONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from semistream.engine.cache import Held
+    from semistream.engine.operator import Operator
+    from semistream.engine.output import Pairs
+    from semistream.engine.plan import Plan, Task
+    from semistream.engine.window import Chunk
+
+__all__ = ["Algorithm", "positive", "share"]
+
+
+class Algorithm(ABC):
+    """What is answered before the window, which page comes next, which rows leave.
+
+    The engine owns the loop: it calls the methods here and does everything else. A subclass
+    overrides `plan` and `next_pages`, and what else makes it what it is.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+
+    options: ClassVar[frozenset[str]] = frozenset()
+    """Names of the keyword arguments that `plan` takes beside the task."""
+    single: ClassVar[bool] = False
+    """Whether a page answers only the oldest row, not all that wait for it."""
+    frees: ClassVar[bool] = True
+    """Whether an answered row leaves at once; else it stays until `iterated` lets it go."""
+    counts_matches: ClassVar[bool] = False
+    """Whether `met` is called."""
+    complete: ClassVar[bool] = False
+    """Whether a row that the cache does not answer is known to have no match."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    @abstractmethod
+    def plan(cls, task: Task, **options: Any) -> Plan:  # noqa: ANN401 - each has its own
+        """Split the budget among the algorithm's components, or raise `TooSmall`."""
+
+    @classmethod
+    def operator(
+        cls, task: Task, plan: Plan, clock: Callable[[], float], max_wait: float | None
+    ) -> Operator:
+        """Start the join that was planned: one engine, unless overridden."""
+        return Engine(task, plan, cls, clock, max_wait)
+
+    @abstractmethod
+    def next_pages(self) -> range:
+        """Choose the neighbouring pages to bring next; called while rows are waiting."""
+
+    def next_runs(self) -> Sequence[range]:
+        """Choose the runs of neighbouring pages that one round brings."""
+        return [self.next_pages()]
+
+    @property
+    def done(self) -> np.uint8:
+        """The state of an answered row."""
+        return GONE
+
+    @property
+    def cache(self) -> Held | None:
+        """Master rows that answer stream rows before they enter the window."""
+        return None
+
+    def probed(self) -> None:
+        """Note that the cache was asked for a chunk, and will not be before the next."""
+
+    @property
+    def at_once(self) -> bool:
+        """Whether rows are looked up in pages that lie in memory, and need no window."""
+        return False
+
+    def looked_up(self, rows: int, faults: int) -> None:
+        """Note that rows were looked up, and how often that had to wait for the disk."""
+
+    def pinned(self) -> Iterable[tuple[int, pa.RecordBatch]]:
+        """Give the pages that stay in memory, each with its number; they are met every round."""
+        return ()
+
+    def ready(self, rows: int) -> bool:  # noqa: ARG002 - for those who pace the stream
+        """Whether so many rows may enter now, if there is room."""
+        return True
+
+    def admitting(self, chunk: Chunk) -> None:
+        """Note that these rows are about to enter the window."""
+
+    def admitted(self) -> None:
+        """Note that rows have entered: the window is compact now, memory may be moved."""
+
+    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+        """Note that a page was matched, and with how many window rows each of its rows."""
+
+    def collected(self, pairs: Pairs) -> None:
+        """Note pairs of window and master rows that are about to leave."""
+
+    def iterated(self) -> int:
+        """Note that a round is over; give the end of the window's rows that leave now."""
+        return 0
+
+    def close(self) -> None:
+        """Note that the join is over."""
+
+    def memory_used(self) -> dict[str, int]:
+        """Give the bytes of the components that are the algorithm's own."""
+        return {}
+
+    def around_oldest(self, count: int = 1) -> range:
+        """Give the page of the row that has waited longest, among ``count`` neighbours."""
+        window = self.engine.window
+        start = int(window.pages[window.oldest]) // count * count
+        return range(start, min(start + count, self.engine.master.pages))
+
+
+def positive(name: str, value: object) -> int:
+    """Check an option that counts something.
+
+    Examples
+    --------
+    >>> positive("k", 0)
+    Traceback (most recent call last):
+    semistream.errors.OptionError: k=0 is not possible; give a positive int
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        msg = f"{name}={value!r} is not possible; give a positive int"
+        raise OptionError(msg)
+    return value
+
+
+def share(name: str, value: object) -> float:
+    """Check an option that is a share of the memory.
+
+    Examples
+    --------
+    >>> share("cache", 1)
+    Traceback (most recent call last):
+    semistream.errors.OptionError: cache=1 is not possible; give a share of the memory, as cache=0.5
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        msg = f"{name}={value!r} is not possible; give a share of the memory, as {name}=0.5"
+        raise OptionError(msg)
+    return float(value)

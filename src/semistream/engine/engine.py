@@ -1,0 +1,491 @@
+"""The loop that all algorithms share.
+
+A semi-stream join holds a bounded window of unmatched stream rows, and at each step brings a page
+of the master table to it. The engine owns the window, the disk buffer and the output, and counts
+their bytes. An `Algorithm` makes the decisions: what is answered before the window, which page
+comes next, which rows leave.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistream.arrow.memory import give_back_memory, take_rows
+from semistream.arrow.page_directory import Blocks
+from semistream.engine.intake import Intake
+from semistream.engine.lookup import Lookup
+from semistream.engine.operator import Operator
+from semistream.engine.output import Assembler, Output, Pairs, all_done, gathered_schema
+from semistream.engine.plan import MemoryUse
+from semistream.engine.window import Window
+from semistream.errors import RowTooLargeError
+from semistream.kernels.loops import WAITING, match_page
+from semistream.kernels.search import match_run
+from semistream.metrics import Metrics
+from semistream.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from semistream.engine.algorithm import Algorithm
+    from semistream.engine.cache import Held
+    from semistream.engine.plan import Plan, Task
+    from semistream.engine.window import Chunk
+    from semistream.spec import JoinSpec
+
+    Batches = Iterator[pa.RecordBatch]
+    Sifted = Generator[pa.RecordBatch, None, Chunk]
+
+__all__ = ["Engine"]
+
+
+class Engine(Operator):
+    """Runs one algorithm on one stream."""
+
+    def __init__(
+        self,
+        task: Task,
+        plan: Plan,
+        algorithm: type[Algorithm],
+        clock: Callable[[], float],
+        max_wait: float | None,
+    ) -> None:
+        give_back_memory()
+        self.task, self.plan = task, plan
+        self.spec: JoinSpec = task.spec
+        self.master = task.spec.master
+        self.metrics = Metrics()
+        buffer, run = (plan.settings.get(name) for name in ("buffer_pages", "run_pages"))
+        self.reader = self.master.reader(int(buffer or 1), int(run) if run else None)
+        self.window = Window(self.spec.plain_stream, plan.components["window"], task.cost)
+        self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
+        self._intake = Intake(self.spec, self.window, self.metrics)
+        self._assembler = Assembler(self.spec)
+        self._output = Output(self._assembler, plan.components["output"], self._output_rows)
+        self.lookup = self._lookup()
+        self._blocks = self._run_blocks()
+        self._clock, self._max_wait = clock, max_wait
+        self._pinned_met = True
+        self.draining = False
+        """Whether no row comes before all that wait are answered."""
+        self.algorithm = algorithm(self)
+
+    @property
+    def _output_rows(self) -> int:
+        """How many rows one call of a kernel may produce."""
+        return int(self.plan.settings.get("output_rows", self.task.output_rows))
+
+    def _lookup(self) -> Lookup | None:
+        """Give the means to answer rows at once, if the plan has memory for them."""
+        if "lookup" not in self.plan.components:
+            return None
+        root = self.task.host.root if self.task.host else None
+        wanted = gathered_schema(self.spec).names
+        return Lookup(self.master, self.reader, wanted, self._output, root)
+
+    def _run_blocks(self) -> Blocks | None:
+        """Give the means to match whole runs of pages, if the plan has memory for them."""
+        if "blocks" not in self.plan.components:
+            return None
+        wanted = gathered_schema(self.spec).names
+        return Blocks(self.master.page_schema, wanted, int(self.plan.settings["run_pages"]))
+
+    @property
+    def memory_used(self) -> MemoryUse:
+        """Bytes held now, by component."""
+        used = MemoryUse(
+            window=self.window.nbytes,
+            pages=self.reader.nbytes,
+            output=self._output.nbytes,
+            **self.algorithm.memory_used(),
+        )
+        if self.filter is not None:
+            used["filter"] = self.filter.nbytes
+        if self.lookup is not None:
+            used["lookup"] = self.lookup.nbytes
+        if self._blocks is not None:
+            used["blocks"] = self._blocks.nbytes
+        return used
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait for their page."""
+        return self.window.waiting
+
+    def close(self) -> None:
+        """Give everything back; rows that wait are lost."""
+        self.algorithm.close()
+        vars(self).clear()  # engine and algorithm know each other: neither would go by itself
+
+    # -- taking rows in ---------------------------------------------------------------------
+
+    def check(self, batch: pa.RecordBatch, beside: int = 0) -> None:
+        """Refuse a batch with a row that could not be held, before any of it is taken.
+
+        ``beside`` are bytes that a row will have more than it has in the batch.
+        """
+        if self.window.cost.width is not None or not batch.num_rows:
+            return
+        sizes = self._intake.sizes(batch)
+        largest = int(sizes.max()) + beside
+        right = self.master.statistics.widest_row
+        held = self.window.cost.fit(1, largest, self.least_capacity)
+        output = self._output.row_bytes(largest, right) + self._output.scratch
+        if not held or output > self._output.capacity:
+            row = f"row {int(sizes.argmax())} of the batch"
+            raise self._too_large(row, largest, self.least_capacity)
+
+    def _too_large(self, row: str, size: int, window: int) -> RowTooLargeError:
+        msg = (
+            f"{row} takes {format_bytes(size)}: with memory={format_bytes(self.plan.memory)} the "
+            f"window has room for {format_bytes(window)}, output for "
+            f"{format_bytes(self._output.capacity)}. Give more memory, or drop the column."
+        )
+        return RowTooLargeError(msg)
+
+    @property
+    def least_capacity(self) -> int:
+        """Bytes that the window has at the least, whatever the algorithm moves."""
+        return int(self.plan.settings.get("least_window", self.plan.components["window"]))
+
+    def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
+        """Take a batch in, which came when it was ``arrived`` or now; give what becomes ready."""
+        now = self._clock() if arrived is None else arrived
+        for chunk in self._chunks(batch):
+            if self._at_once:
+                yield from self._empty()
+                chunk = yield from self._look_up(chunk)  # noqa: PLW2901
+            yield from self._accept(chunk, now)
+            yield from self.serve_overdue()
+        yield from self._flush()
+
+    @property
+    def _at_once(self) -> bool:
+        """Whether rows are answered from pages in memory, without a window."""
+        return self.lookup is not None and self.algorithm.at_once
+
+    def drain(self) -> Batches:
+        """Answer every row that waits."""
+        self.draining = True
+        yield from self._empty()
+        yield from self._flush()
+        self.draining = False
+
+    def _empty(self) -> Batches:
+        while self.window.waiting:
+            yield from self._iterate()
+
+    def tick(self) -> Batches:
+        """Do what is due while nothing arrives: overdue rows, or one round without max_wait."""
+        if self._max_wait is not None:
+            yield from self.serve_overdue()
+        elif self.window.waiting:
+            yield from self._iterate()
+        yield from self._flush()
+
+    def serve_overdue(self) -> Batches:
+        """Bring the page of the oldest row for as long as that row has waited too long."""
+        served = False
+        while self._is_overdue():
+            yield from self._bring(self.algorithm.around_oldest())
+            served = True
+        if served:
+            yield from self._flush()
+
+    def _is_overdue(self) -> bool:
+        if self._max_wait is None or not self.window.waiting:
+            return False
+        return self._clock() - self.window.oldest_time >= self._max_wait
+
+    def _chunks(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
+        """Cut a batch into chunks of at most a quarter of the window, or of what can be output."""
+        start = 0
+        while start < batch.num_rows:
+            rows = batch.slice(start)
+            if self._at_once:
+                assert self.lookup is not None  # noqa: S101 - for the type checker
+                chunk = self._intake.for_lookup(rows, self.lookup.rows)
+            else:
+                chunk = self._intake.for_window(rows)
+            start += len(chunk)
+            yield chunk
+
+    def _look_up(self, chunk: Chunk) -> Sifted:
+        """Answer rows from pages that lie in memory; return those whose page has several parts."""
+        assert self.lookup is not None  # noqa: S101 - for the type checker; see `_at_once`
+        later = []
+        confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)
+        cursor = (0, -1)
+        sizes = (chunk.widest, self.master.statistics.widest_row)
+        while cursor[0] < len(chunk):
+            room = self._output.room(*sizes)
+            if room < 1:
+                yield from self._flush()
+                continue
+            cursor, found, missing, deferred = self.lookup.locate(
+                chunk, cursor, self._assembler.once, room
+            )
+            rows, absent = self._output.rows[:found], self._output.absent[:missing]
+            if len(deferred):
+                later.append(deferred)
+            self.metrics.absent += missing
+            right, distinct = self.lookup.gather(found), self.lookup.is_unique
+            pairs = Pairs([rows], right, [absent], lasting=True, distinct=distinct)
+            del right
+            yield from self._emit(chunk.rows, pairs, confirmed, lambda r: r == cursor[0])  # noqa: B023
+        left = sum(map(len, later))
+        self.metrics.looked_up += len(chunk) - left
+        self.metrics.answered += len(chunk) - left
+        self.algorithm.looked_up(len(chunk), self.lookup.new_faults())
+        if not left:
+            return chunk.none
+        chosen = np.zeros(len(chunk), dtype=np.bool_)
+        chosen[np.concatenate(later)] = True
+        return self._intake.with_pages(chunk.only(chosen))
+
+    def _accept(self, chunk: Chunk, now: float) -> Batches:
+        """Answer what can be answered before the window; the rest goes into it."""
+        if not len(chunk):
+            return
+        self._output.recycled.rest()
+        chunk = yield from self._sift(chunk, self._possible(chunk))
+        cache = self.algorithm.cache
+        if cache is not None and len(cache) and len(chunk):
+            chunk = yield from self._probe(chunk, cache)
+        self.algorithm.probed()
+        if self.algorithm.complete:
+            chunk = yield from self._sift(chunk, np.zeros(len(chunk), dtype=np.bool_))
+        if not len(chunk):
+            return
+        while not (self.window.can_admit(chunk) and self.algorithm.ready(len(chunk))):
+            yield from self._iterate()
+            yield from self.serve_overdue()
+            if self.window.is_empty and not self.window.can_admit(chunk):
+                raise self._too_large("a row", chunk.widest, self.window.capacity)
+        yield from self._flush()  # what was collected refers to rows that are about to move
+        self.algorithm.admitting(chunk)
+        self.window.admit(chunk, now, self.metrics.rows_in)
+        self._pinned_met = False
+        self.algorithm.admitted()
+
+    def _possible(self, chunk: Chunk) -> npt.NDArray[np.bool_]:
+        """Tell which rows may have a match, as far as index and filter know."""
+        possible = chunk.pages >= 0
+        if self.filter is not None:
+            possible &= self.filter.may_contain(chunk.codes)
+        return possible
+
+    def _sift(self, chunk: Chunk, keep: npt.NDArray[np.bool_]) -> Sifted:
+        """Answer the rows that are known to be absent; return the others."""
+        if keep.all():
+            return chunk
+        absent = np.flatnonzero(~keep)
+        self.metrics.filtered += len(absent)
+        self.metrics.answered += len(absent)
+        largest = chunk.widest
+        start = 0
+        while start < len(absent):
+            room = self._output.room(largest, self.master.statistics.widest_row)
+            if room < 1:
+                yield from self._flush()
+                continue
+            piece = absent[start : start + room]
+            start += len(piece)
+            yield from self._emit(chunk.rows, Pairs(absent=[piece], lasting=True))
+        return chunk.only(keep)
+
+    def _probe(self, chunk: Chunk, cache: Held) -> Sifted:
+        """Answer rows from the cache; return the others."""
+        hit = np.zeros(len(chunk), dtype=np.bool_)
+        confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)
+        cursor = (0, -1)
+        sizes = (chunk.widest, cache.widest)
+        while cursor[0] < len(chunk):
+            room = self._output.room(*sizes)
+            if room < 1:
+                yield from self._flush()
+                continue
+            rows, positions = self._output.rows[:room], self._output.positions[:room]
+            found, *after = cache.probe(
+                chunk.codes, cursor, self._assembler.once, rows, positions, hit
+            )
+            cursor = (after[0], after[1])
+            right = self._assembler.gathered(found)
+            right.append(self._assembler.named(cache.batch), positions[:found])
+            pairs = Pairs([rows[:found].copy()], right, lasting=True)
+            yield from self._emit(chunk.rows, pairs, confirmed, lambda r: r == cursor[0])  # noqa: B023
+        hits = int(np.count_nonzero(hit))
+        self.metrics.cache_hits += hits
+        self.metrics.answered += hits
+        return chunk if not hits else chunk.only(~hit)
+
+    # -- bringing pages ---------------------------------------------------------------------
+
+    def _iterate(self) -> Batches:
+        """Do one round of the algorithm's main loop."""
+        self.metrics.iterations += 1
+        if not self._pinned_met:
+            yield from self._meet_pinned()
+        if self.window.waiting:
+            yield from self._bring(*self.algorithm.next_runs())
+        yield from self._expire(self.algorithm.iterated())
+
+    def _meet_pinned(self) -> Batches:
+        """Let the window meet the pages that stay in memory; once for each admission is enough."""
+        self._pinned_met = True
+        before = self.window.waiting
+        for page, batch in self.algorithm.pinned():
+            yield from self._meet(page, self.master.parts(page)[0], batch, True)
+        self.metrics.pinned_hits += before - self.window.waiting
+
+    def _bring(self, *runs: range) -> Batches:
+        """Read runs of neighbouring pages and let the window meet them."""
+        whole = []
+        for run in runs:
+            self.metrics.pages_read += len(run)
+            parts = self._parts(run)
+            if len(parts) > len(run):
+                for page in run:
+                    yield from self._bring_parts(page)
+            elif self._blocks is None:  # every page has one part: one read brings them all
+                for page, part, batch in zip(
+                    run, parts, self._load(parts[0], len(parts)), strict=True
+                ):
+                    yield from self._meet(page, part, batch, True)
+            else:
+                whole.append((run, parts))
+        if self._blocks is not None:
+            yield from self._sweep(whole, self._blocks)
+
+    def _parts(self, run: range) -> range:
+        return range(self.master.parts(run[0])[0], self.master.parts(run[-1])[-1] + 1)
+
+    def _sweep(self, runs: list[tuple[range, range]], blocks: Blocks) -> Batches:
+        """Read runs of pages, those that come next while one is matched."""
+        reads = self.reader.sweep([parts for _, parts in runs])
+        for addresses, (run, parts) in zip(reads, runs, strict=True):
+            self._count_reads()
+            for block, address in enumerate(addresses):
+                blocks.note(block, address)
+            yield from self._meet_run(run.start, parts, blocks)
+
+    def _meet_run(self, first: int, parts: range, blocks: Blocks) -> Batches:
+        """Match the rows that wait for neighbouring pages with these, in compiled code."""
+        w, output, index = self.window, self._output, self.master.index
+        some = slice(parts.start, parts.stop)
+        pages = (index.rows[some], blocks.start, blocks.codes, index.page_code)
+        rule = (self.master.statistics.most_duplicates <= 1, self._assembler.once)
+        window = (w.heads, w.chain, w.pages, w.codes, w.state)
+        sizes = (w.widest, int(index.widest[some].max()))
+        cursor = (0, -1, -2, -1)
+        while cursor[0] < len(parts):
+            room = output.room(*sizes)
+            if room < 1:
+                yield from self._flush()
+                continue
+            out = (output.rows[:room], output.blocks, output.positions, output.absent)
+            found, missing, answered, cursor = match_run(first, pages, window, cursor, rule, out)
+            output.add_from(blocks, found, missing, sizes)
+            w.leave(answered, answered)
+            self.metrics.absent += missing
+            self.metrics.answered += answered
+
+    def _bring_parts(self, page: int) -> Batches:
+        """Read a page part by part: its one join value is larger than the disk buffer."""
+        parts = self.master.parts(page)
+        if self._assembler.once:
+            parts = parts[:1]  # all parts have the same code: the first one tells
+        for part in parts:
+            batch = self._load(part, 1)[0]
+            yield from self._meet(page, part, batch, part == parts[-1])
+
+    def _load(self, part: int, count: int) -> list[pa.RecordBatch]:
+        batches = self.reader.load(part, count)
+        self._count_reads()
+        return batches
+
+    def _count_reads(self) -> None:
+        self.metrics.reads, self.metrics.bytes_read = self.reader.reads, self.reader.bytes_read
+
+    def load_copy(self, part: int) -> pa.RecordBatch:
+        """Read a part into memory of its own."""
+        batch = self._load(part, 1)[0]
+        self.metrics.pages_read += 1
+        return take_rows(batch, np.arange(batch.num_rows))
+
+    def _meet(self, page: int, part: int, batch: pa.RecordBatch, last: bool) -> Batches:
+        """Match the rows that wait for a page with one part of it."""
+        window, output, algorithm = self.window, self._output, self.algorithm
+        codes = batch.column(0).to_numpy()
+        sizes = (window.widest, int(self.master.index.widest[part]))
+        rule = (last, self._assembler.once, algorithm.single, algorithm.done)
+        counts = np.zeros(len(codes), dtype=np.int64) if algorithm.counts_matches else None
+        cursor = (-1, window.oldest if algorithm.single else window.head(page), -1)
+        while cursor[1] >= 0:
+            room = output.room(*sizes)
+            if room < 1:
+                yield from self._flush()
+                continue
+            found, missing, answered, cursor = match_page(
+                codes, page, window.heads, window.chain, window.pages, window.codes, window.state,
+                cursor, rule,
+                output.rows[:room], output.positions[:room], output.absent[:room],
+            )  # fmt: skip
+            output.add(batch, found, missing, sizes)
+            window.leave(answered if algorithm.frees else 0, answered)
+            self.metrics.absent += missing
+            self.metrics.answered += answered
+            if counts is not None and found:
+                counts += np.bincount(output.positions[:found], minlength=len(codes))
+        if counts is not None and last and part == self.master.parts(page)[0]:
+            algorithm.met(batch, counts)
+
+    def _expire(self, end: int) -> Batches:
+        """Let the window's first rows leave; those still waiting have no match."""
+        if not end:
+            return
+        yield from self._flush()
+        absent = self.window.expire(end)
+        self.metrics.absent += len(absent)
+        self.metrics.answered += len(absent)
+        rows, start = self.window.rows, 0
+        while start < len(absent):
+            room = self._output.room(self.window.widest, self.master.statistics.widest_row)
+            yield from self._emit(rows, Pairs(absent=[absent[start : start + room]]))
+            start += room
+
+    # -- giving rows out --------------------------------------------------------------------
+
+    def _flush(self) -> Batches:
+        """Give out what was collected of the window's rows."""
+        if self._output.pairs:
+            confirmed = None if self._assembler.exact else self.window.confirmed
+            state = self.window.state
+            pairs, rows = self._output.take(), self.window.rows
+            if pairs.right is not None:
+                self.algorithm.collected(pairs)
+            yield from self._emit(rows, pairs, confirmed, lambda r: state[r] == WAITING)
+
+    def _emit(
+        self,
+        rows: pa.RecordBatch,
+        pairs: Pairs,
+        confirmed: npt.NDArray[np.bool_] | None = None,
+        unfinished: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]] = all_done,
+    ) -> Batches:
+        self._output.leaving = pairs
+        batches = self._assembler.assemble(rows, pairs, confirmed, unfinished)
+        if not self._assembler.encodes:  # at most one batch: when it is made, it is the caller's
+            made = list(batches)
+            self._output.give_out(pairs)
+            batches = (made.pop() for _ in range(len(made)))
+        for batch in batches:
+            self.metrics.rows_out += batch.num_rows
+            yield batch
+            del batch
+        self._output.give_out(pairs)

@@ -1,0 +1,142 @@
+"""Looking stream rows up in pages that lie in memory, many rows and pages in one compiled call.
+
+Where the operating system holds a mapped master's pages, a row need not wait for its page: it is
+there. A page's buffers are noted when the page is first asked for (and its checksum verified).
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistream.arrow.gather import Gathered
+from semistream.arrow.page_directory import Blocks
+from semistream.engine.shared_directory import Directory
+from semistream.kernels.search import even_step, locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from semistream.engine.output import Output
+    from semistream.engine.window import Chunk
+    from semistream.master import Master
+    from semistream.master.files.reader import PageReader
+
+__all__ = ["Lookup", "page_faults"]
+
+_SEVERAL = -1
+
+
+def page_faults() -> int:
+    """Give how often this thread has waited for a mapped page to be read from disk."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+
+
+class Lookup:
+    """Finds rows in the pages of a mapped master.
+
+    Parameters
+    ----------
+    master
+        The master, opened with ``read="mapped"``.
+    reader
+        Its reader.
+    wanted
+        The columns that are gathered.
+    output
+        Has room for what one call finds.
+    root
+        A folder in which processes of this host share what they know of pages.
+    """
+
+    def __init__(
+        self,
+        master: Master,
+        reader: PageReader,
+        wanted: Sequence[str],
+        output: Output,
+        root: Path | None = None,
+    ) -> None:
+        self._master, self._reader, self._output = master, reader, output
+        page, first, self._directory = master.page_schema, master.index.first_part, None
+        steps = 4 * master.pages
+        size = steps + Blocks.shared_bytes(page, wanted, master.pages)
+        if root is not None:
+            self._directory = Directory(root, master, wanted, size)
+        noted = self._directory.bytes if self._directory else np.zeros(size, dtype=np.uint8)
+        self._steps = noted[:steps].view(np.int32)
+        self._blocks = Blocks(page, wanted, master.pages, noted[steps:])
+        self._blocks.start[:] = reader.starts if first is None else reader.starts[first]
+        self._rows = master.index.rows if first is None else master.index.rows[first]
+        self._faults = 0
+        self.is_unique = master.statistics.most_duplicates <= 1
+        self._later = np.empty(0 if first is None else len(output.rows), dtype=np.int64)
+
+    @staticmethod
+    def cost(master: Master, wanted: Iterable[str], rows: int) -> int:
+        """Give the bytes of a directory of all pages, and of the indices of so many rows."""
+        each = 8 + Blocks.cost(master.page_schema, wanted)  # beside it its rows and its step
+        return each * master.pages + 8 * rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        beside = self._steps.nbytes + self._rows.nbytes
+        return self._blocks.nbytes + beside + self._later.nbytes
+
+    @property
+    def rows(self) -> int:
+        """How many rows may be looked up in one call."""
+        return len(self._output.rows)
+
+    def locate(
+        self, chunk: Chunk, at: tuple[int, int], once: bool, room: int
+    ) -> tuple[tuple[int, int], int, int, npt.NDArray[np.int64]]:
+        """Find rows of a chunk from ``at`` on; pairs and absent rows stand in the output's arrays.
+
+        Returns
+        -------
+        tuple
+            Where it stopped, how many pairs and how many absent rows there are, and which rows
+            belong to pages with several parts.
+        """
+        rule = (self.is_unique, once)
+        o, blocks = self._output, self._blocks
+        index = (self._master.index.page_code, self._rows)
+        where = (blocks.start, blocks.codes, self._steps)
+        out = (o.rows[:room], o.blocks, o.positions, o.absent, self._later)
+        state, page = (*at, 0, 0, 0), 0
+        self._faults -= page_faults()
+        while page >= 0:
+            state, page = locate(chunk.codes, chunk.pages, index, where, state, rule, out)
+            if page >= 0:
+                self._note(int(page))
+        row, position, found, missing, deferred = state
+        return (row, position), found, missing, self._later[:deferred].copy()
+
+    def _note(self, page: int) -> None:
+        parts = self._master.parts(page)
+        if len(parts) > 1:
+            self._blocks.codes[page] = _SEVERAL
+            return
+        (address,) = self._reader.addresses(parts)
+        codes = self._blocks.codes_at(address)
+        self._steps[page] = even_step(codes, int(self._rows[page]))  # first: see `Blocks.note`
+        self._blocks.note(page, address)
+
+    def gather(self, found: int) -> Gathered:
+        """Take the columns of the first ``found`` pairs of those that were just found."""
+        where = self._output.blocks[:found], self._output.positions[:found]
+        columns = self._blocks.gather_all(*where, self._output.recycled)
+        self._faults += page_faults()
+        return Gathered.of(columns)
+
+    def new_faults(self) -> int:
+        """Give how often looking up has waited for the disk since this was last asked."""
+        faults, self._faults = self._faults, 0
+        return faults

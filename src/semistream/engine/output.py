@@ -1,0 +1,344 @@
+"""Output: pairs of rows become record batches, and keys are compared for real.
+
+The engine matches by code. Where a code is a hash, equal codes may belong to different keys, so
+this is the place where real keys are compared: in one call for many pairs. A pair of different
+keys is dropped, and a stream row that keeps no pair has no match.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.arrow.gather import Gathered, copies
+from semistream.arrow.memory import concat, select, take
+from semistream.arrow.recycle import Recycled
+from semistream.arrow.types import encode, plain_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from semistream.arrow.page_directory import Blocks
+    from semistream.spec import JoinSpec
+
+    Rows = npt.NDArray[np.int64]
+
+__all__ = ["Assembler", "Output", "Pairs", "all_done", "gathered_schema", "output_row_bytes"]
+
+
+def output_row_bytes(left: float, right: float, copies: int) -> float:
+    """Give the bytes that an output row takes while it is made.
+
+    Its indices, the stream's columns once, the master's as often as `arrow.gather.copies`.
+    """
+    return 28 + left + copies * right
+
+
+def gathered_schema(spec: JoinSpec) -> pa.Schema:
+    """Give the master columns that output needs: the payload, and keys that are to be compared."""
+    verify = () if spec.master.keys.exact else spec.master.key
+    page = spec.master.page_schema
+    return pa.schema([page.field(name) for name in (*spec.payload, *verify)])
+
+
+@dataclass
+class Pairs:
+    """Matches and absent rows of one source (window or chunk) that are not output yet."""
+
+    rows: list[Rows] = field(default_factory=list)
+    right: Gathered | None = None
+    """The master's columns, if there are matches."""
+    absent: list[Rows] = field(default_factory=list)
+    found: int = 0
+    """How many matches there are."""
+    bytes: float = 0.0
+    lasting: bool = False
+    """Whether the stream rows stay as they are, so that output may share their memory."""
+    distinct: bool = False
+    """Whether matches are in order of the stream rows, none of which has several."""
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.absent)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        held = sum(a.nbytes for a in (*self.rows, *self.absent))
+        return held + (self.right.nbytes if self.right else 0)
+
+
+def all_done(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Tell that no further pairs will come of any row."""
+    return np.zeros(len(rows), dtype=np.bool_)
+
+
+class Assembler:
+    """Makes output batches for one join; it holds no rows."""
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self.spec = spec
+        self.schema = spec.output
+        self.exact = spec.master.keys.exact
+        schema, names = gathered_schema(spec), spec.master.page_schema.names
+        self._kinds, self._names = schema.types, schema.names
+        plain = [plain_type(kind) == kind for kind in spec.output.types]
+        self.encodes = not all(plain)
+        """Whether values leave in other types than they are held in, perhaps in several batches."""
+        self.width = len(schema)
+        """How many columns are gathered."""
+        self._gathered = tuple(names.index(name) for name in schema.names)
+        self.copies = copies(schema)
+        self._keys = [spec.stream.names.index(name) for name in spec.stream_keys]
+        self.once = self.exact and spec.how in {"semi", "anti"}
+        """Whether one pair a row is enough."""
+
+    def gathered(self, rows: int) -> Gathered:
+        """Give room for the master's columns of so many output rows."""
+        return Gathered(self._kinds, rows)
+
+    def columns(self, page: pa.RecordBatch) -> list[pa.Array]:
+        """Give the columns of a page that output or comparison needs."""
+        return [page.column(i) for i in self._gathered]
+
+    def named(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """Give the same columns of rows that have at least these."""
+        return [rows.column(name) for name in self._names]
+
+    def assemble(
+        self,
+        left: pa.RecordBatch,
+        pairs: Pairs,
+        confirmed: npt.NDArray[np.bool_] | None,
+        unfinished: Callable[[Rows], npt.NDArray[np.bool_]],
+    ) -> Iterator[pa.RecordBatch]:
+        """Make the output of some pairs.
+
+        Parameters
+        ----------
+        left
+            The stream rows that the pairs refer to.
+        pairs
+            What was matched and what is absent.
+        confirmed
+            For each row of ``left``, whether a pair of it had equal keys; kept between calls.
+            None where codes are exact.
+        unfinished
+            Tells of which rows further pairs will come.
+        """
+        rows = _joined(pairs.rows)
+        right = pairs.right.arrays() if pairs.right and len(rows) else []
+        absent = pairs.absent
+        if confirmed is not None and len(rows):
+            rows, right, lost = self._compare(left, rows, right, confirmed, unfinished)
+            absent = [*absent, lost]
+        chosen = _rows_of
+        if pairs.lasting:
+            chosen = (
+                _distinct_rows if pairs.distinct and not any(map(len, absent)) else _lasting_rows
+            )
+        yield from self._batches(left, chosen, rows, right, _joined(absent))
+
+    def _compare(
+        self,
+        left: pa.RecordBatch,
+        rows: Rows,
+        right: list[pa.Array],
+        confirmed: npt.NDArray[np.bool_],
+        unfinished: Callable[[Rows], npt.NDArray[np.bool_]],
+    ) -> tuple[Rows, list[pa.Array], Rows]:
+        """Drop pairs of different keys; give the rest, and the rows that lost all their pairs."""
+        equal = self._equal(left, rows, right)
+        right = right[: len(self.spec.payload)]
+        lost = rows[:0]
+        if not equal.all():
+            refuted = np.unique(rows[~equal])
+            right = [select(column, pa.array(equal)) for column in right]
+            rows = rows[equal]
+            known = confirmed[refuted] | np.isin(refuted, rows) | unfinished(refuted)
+            lost = refuted[~known]
+        if self.spec.how == "semi":
+            first = np.unique(rows)
+            rows = first[~confirmed[first]]
+            confirmed[first] = True
+        confirmed[rows] = True
+        return rows, right, lost
+
+    def _equal(
+        self, left: pa.RecordBatch, rows: Rows, right: list[pa.Array]
+    ) -> npt.NDArray[np.bool_]:
+        keys, index = self.spec.master.keys, pa.array(rows)
+        ours = keys.canonical([take(left.column(i), index) for i in self._keys])
+        theirs = keys.canonical(right[len(self.spec.payload) :])
+        equal = np.ones(len(rows), dtype=np.bool_)
+        for a, b in zip(ours, theirs, strict=True):
+            equal &= pc.equal(a, b).fill_null(False).to_numpy(zero_copy_only=False)
+        return equal
+
+    def _batches(
+        self,
+        left: pa.RecordBatch,
+        chosen: Callable[[pa.RecordBatch, Rows], list[pa.Array]],
+        rows: Rows,
+        right: list[pa.Array],
+        absent: Rows,
+    ) -> Iterator[pa.RecordBatch]:
+        how = self.spec.how
+        matched = rows if how != "anti" else rows[:0]
+        alone = absent if how in {"left", "anti"} else absent[:0]
+        if not len(matched) + len(alone):
+            return
+        if how == "left" and len(alone):
+            right = self._with_nulls(right, len(alone))
+        if self.spec.mark:
+            right = [*right, _marks(len(matched), len(alone))]
+        index = np.concatenate([matched, alone]) if len(alone) else matched
+        yield from self._encoded([*chosen(left, index), *right])
+
+    def _with_nulls(self, right: list[pa.Array], count: int) -> list[pa.Array]:
+        page = self.spec.master.page_schema
+        kinds = [plain_type(page.field(name).type) for name in self.spec.payload]
+        given = right or [pa.nulls(0, kind) for kind in kinds]
+        return [concat([a, pa.nulls(count, a.type)]) for a in given]
+
+    def _encoded(self, columns: list[pa.Array]) -> Iterator[pa.RecordBatch]:
+        """Give the columns in the types of the output, in halves where a dictionary is too large.
+
+        The window may hold rows with more values than one dictionary's index type can count.
+        """
+        if not self.encodes:
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            return
+        pairs = zip(columns, self.schema, strict=True)
+        try:
+            arrays = [encode(column, field.type) for column, field in pairs]
+        except pa.ArrowInvalid:
+            half = len(columns[0]) // 2
+            if not half:
+                raise
+            yield from self._encoded([column.slice(0, half) for column in columns])
+            yield from self._encoded([column.slice(half) for column in columns])
+            return
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _marks(matched: int, alone: int) -> pa.Array:
+    return pa.array(np.arange(matched + alone) < matched)
+
+
+def _rows_of(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
+    """Give these rows, in memory of their own."""
+    rows = pa.array(index)
+    return [take(column, rows) for column in left.columns]
+
+
+def _lasting_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
+    """Give these rows; where they follow each other, without a copy."""
+    first, count = int(index[0]), len(index)
+    if index[-1] - first == count - 1 and (index[1:] > index[:-1]).all():
+        return list(left.slice(first, count).columns)
+    return _rows_of(left, index)
+
+
+def _distinct_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
+    """Give these rows likewise; they are known to ascend."""
+    first, count = int(index[0]), len(index)
+    if int(index[-1]) - first == count - 1:
+        return list(left.slice(first, count).columns)
+    return _rows_of(left, index)
+
+
+def _joined(arrays: list[Rows]) -> Rows:
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
+
+
+class Output:
+    """Collects pairs until there are enough for a batch, within a number of bytes.
+
+    Parameters
+    ----------
+    assembler
+        Makes the batches.
+    capacity
+        Bytes for everything that output needs while it is made.
+    rows
+        The most rows that one call of a kernel may produce.
+    """
+
+    def __init__(self, assembler: Assembler, capacity: int, rows: int) -> None:
+        self.assembler = assembler
+        self.capacity = capacity
+        self.rows = np.empty(rows, dtype=np.int64)
+        self.positions = np.empty(rows, dtype=np.int64)
+        self.absent = np.empty(rows, dtype=np.int64)
+        self.blocks = np.empty(rows, dtype=np.int32)
+        self.pairs = Pairs()
+        self.recycled = Recycled(assembler.width)
+        """Memory of batches that the caller has let go of."""
+        self.leaving: Pairs | None = None
+        """What is being given out."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        leaving = self.leaving.nbytes if self.leaving else 0
+        return self.pairs.nbytes + leaving + self.scratch + self.recycled.nbytes
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that kernels write to."""
+        return 3 * self.rows.nbytes + self.blocks.nbytes
+
+    def row_bytes(self, left: float, right: float) -> float:
+        """Give the bytes that a row of these sizes takes."""
+        return output_row_bytes(left, right, self.assembler.copies)
+
+    def room(self, left: int, right: int) -> int:
+        """Give how many more rows of these sizes may be collected; at least one, if none was."""
+        free = self.capacity - self.scratch - self.pairs.bytes
+        # The columns that are gathered have room for so many matches, however narrow.
+        room = min(len(self.rows) - self.pairs.found, int(free / self.row_bytes(left, right)))
+        return room if self.pairs else max(1, room)
+
+    def add(self, page: pa.RecordBatch, found: int, missing: int, sizes: tuple[int, int]) -> None:
+        """Collect the first ``found`` pairs and ``missing`` absent rows of the kernel's arrays."""
+        if found:
+            self._right().append(self.assembler.columns(page), self.positions[:found])
+        self._collect(found, missing, sizes)
+
+    def add_from(self, blocks: Blocks, found: int, missing: int, sizes: tuple[int, int]) -> None:
+        """Collect pairs and absent rows likewise; ``self.blocks`` tells the page of each pair."""
+        if found:
+            self._right().append_from(blocks, self.blocks[:found], self.positions[:found])
+        self._collect(found, missing, sizes)
+
+    def _right(self) -> Gathered:
+        if self.pairs.right is None:
+            self.pairs.right = self.assembler.gathered(len(self.rows))
+        return self.pairs.right
+
+    def _collect(self, found: int, missing: int, sizes: tuple[int, int]) -> None:
+        if found:
+            self.pairs.rows.append(self.rows[:found].copy())
+            self.pairs.found += found
+        if missing:
+            self.pairs.absent.append(self.absent[:missing].copy())
+        self.pairs.bytes += (found + missing) * self.row_bytes(*sizes)
+
+    def give_out(self, pairs: Pairs) -> None:
+        """Note that all is made of these pairs, which is the caller's now."""
+        pairs.rows, pairs.right, pairs.absent = [], None, []
+        self.leaving = None
+        self.recycled.give_out()
+
+    def take(self) -> Pairs:
+        """Give what was collected and start anew."""
+        pairs, self.pairs = self.pairs, Pairs()
+        return pairs

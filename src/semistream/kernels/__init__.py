@@ -1,0 +1,1 @@
+"""Everything that numba compiles: hashing, chains, searches, gathers and checks of structure."""

@@ -1,0 +1,1 @@
+"""A master table of files: format, index, filter, readers, and files that appear whole."""

@@ -1,0 +1,309 @@
+"""What stands on disk: a manifest, an index of page parts, the pages, a filter.
+
+::
+
+    products/
+      manifest.json             what the current snapshot is; replaced atomically
+      <snapshot>-<id>.index     one line a part: first code, offset, length, rows, checksum
+      <snapshot>-<id>.pages     parts, each an Arrow IPC record batch at a multiple of 4 KiB
+      <snapshot>-<id>.filter    a Bloom filter over the codes (optional)
+      <snapshot>-<id>.changes   the codes whose rows differ from the parent's (after a sync)
+      <snapshot>-<id>.manifest  a copy of the manifest, which stays as long as the snapshot does
+      .pins/<query>/<batch>     which snapshot a micro-batch reads
+      .lock                     held by whoever builds
+
+Every byte is under a checksum (XXH3): of each part with its padding in the index, of index,
+filter and changes in the manifest, of the manifest in itself.
+
+Rows are sorted by code. A *page* holds whole join values; only a join value that is larger than a
+page by itself has several *parts*, and then nothing else shares its page. So a page, once met,
+answers every stream row that waits for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from semistream.arrow.keys import Keys
+from semistream.arrow.types import plain_type
+from semistream.errors import (
+    CorruptPageError,
+    FormatVersionError,
+    MasterError,
+    MasterNotFoundError,
+    SchemaError,
+)
+from semistream.master.files.drafts import DATA
+from semistream.master.files.filter import filter_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+__all__ = [
+    "ALIGNMENT",
+    "CODE",
+    "MANIFEST",
+    "Manifest",
+    "Statistics",
+    "aligned",
+    "checksum",
+    "lost_manifest",
+    "page_schema",
+]
+
+FORMAT_VERSION = 2
+ALIGNMENT = 4096
+MANIFEST = "manifest.json"
+CODE = "__code"
+_CODE_BYTES = 8  # pages hold each row's code, uncompressed
+
+
+def aligned(size: int) -> int:
+    """Round a size up to whole blocks of the disk.
+
+    Examples
+    --------
+    >>> aligned(1), aligned(4096), aligned(5000)
+    (4096, 4096, 8192)
+    """
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def checksum(data: Any) -> int:  # noqa: ANN401 - anything with the buffer protocol
+    """Give the checksum (XXH3, 64 bits) of some bytes; about 30 GB/s, so it is always on."""
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def page_schema(schema: pa.Schema, keys: Keys) -> pa.Schema:
+    """Give the schema of a page: the code, then the columns in plain types.
+
+    An exact key is its code and is not stored twice.
+    """
+    if CODE in schema.names:
+        msg = f"a master has a column {CODE!r} of its own; rename the one that is there"
+        raise SchemaError(msg)
+    kept = [f for f in schema if not (keys.exact and f.name in keys.names)]
+    columns = [f.with_type(plain_type(f.type)) for f in kept]
+    return pa.schema([pa.field(CODE, pa.int64(), nullable=False), *columns])
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is known of a master's rows."""
+
+    rows: int
+    parts: int
+    pages: int
+    bytes: int
+    """Bytes of all rows, as pages hold them."""
+    widest_row: int
+    largest_part: int
+    """Bytes of the largest part on disk, padding included."""
+    values: int
+    """How many different join values there are."""
+    most_duplicates: int
+    null_keys: int
+    """Rows left out because their key is null and so matches nothing."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The description of one snapshot."""
+
+    snapshot: str
+    files: str
+    """What the names of the data files begin with; another in every build."""
+    key: tuple[str, ...]
+    schema: pa.Schema
+    page_bytes: int
+    statistics: Statistics
+    index_checksum: int
+    pages_bytes: int
+    filter_words: int
+    """Length of the Bloom filter in 64-bit words, 0 where there is none."""
+    filter_checksum: int
+    parent: str = ""
+    """The ``files`` of the snapshot that this one was made from by changes; empty if by none."""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """What the rows were read from: ``kind``, ``uri``, ``version`` and what else it takes."""
+    changed: int = 0
+    """How many codes the file of changes has: 64 bits each, little endian, sorted."""
+    changes_checksum: int = 0
+    seed: int = 0
+    """What codes that are hashes depend on, 128 bits; see `Keys.seed`."""
+
+    def name(self, kind: str) -> str:
+        """Give the name of a file: ``"pages"``, ``"index"``, ``"filter"``, ``"manifest"``, …."""
+        return f"{self.files}.{kind}"
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all data files."""
+        filters = ["filter"] if self.filter_words else []
+        changes = ["changes"] if self.parent else []
+        return [self.name(kind) for kind in ["pages", "index", *filters, *changes]]
+
+    def changes(self, folder: Path) -> npt.NDArray[np.int64]:
+        """Give the sorted codes whose rows differ from the parent's; none where there is none."""
+        if not self.parent:
+            return np.empty(0, dtype=np.int64)
+        path = folder / self.name("changes")
+        data = path.read_bytes()
+        if len(data) != 8 * self.changed or checksum(data) != self.changes_checksum:
+            msg = f"{path}: the changes are damaged, their checksum differs; build the master again"
+            raise CorruptPageError(msg)
+        return np.frombuffer(data, dtype="<i8").astype(np.int64)
+
+    def dump(self) -> bytes:
+        """Give the manifest as JSON."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values["schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
+        values["statistics"] = asdict(self.statistics)
+        head = {"semistream_master": FORMAT_VERSION, "checksum": _json_checksum(values)}
+        return json.dumps(head | values, indent=2).encode()
+
+    @classmethod
+    def load(cls, folder: Path, name: str = MANIFEST) -> Manifest:
+        """Read the manifest of a master, or say what is wrong with it."""
+        path = folder / name
+        try:
+            values = json.loads(path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            raise _not_found(folder) from None
+        except OSError as error:
+            msg = f"{path}: the manifest cannot be read: {error.strerror}"
+            failed = MasterError(msg)
+            failed.errno = error.errno
+            raise failed from error
+        except (ValueError, RecursionError) as error:
+            msg = f"{path}: the manifest is damaged ({error}); build the master again"
+            raise MasterError(msg) from error
+        version = values.pop("semistream_master", None) if isinstance(values, dict) else None
+        if version != FORMAT_VERSION:
+            msg = (
+                f"{path}: format version {version!r}; this semistream reads version "
+                f"{FORMAT_VERSION}: build the master again, or install the version that wrote it"
+            )
+            raise FormatVersionError(msg)
+        return cls._parse(path, values)
+
+    @classmethod
+    def _parse(cls, path: Path, values: dict[str, Any]) -> Manifest:
+        if values.pop("checksum", None) != _json_checksum(values):
+            msg = f"{path}: the manifest is damaged, its checksum differs; build the master again"
+            raise MasterError(msg)
+        try:
+            manifest = cls._of(values)
+            problem = next(_problems(manifest), None)
+        except (AttributeError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem is not None:
+            msg = f"{path}: the manifest says what cannot be ({problem}); build the master again"
+            raise MasterError(msg)
+        return manifest
+
+    @classmethod
+    def _of(cls, values: dict[str, Any]) -> Manifest:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values.pop("schema"))))
+        statistics = Statistics(**values.pop("statistics"))
+        key = tuple(values.pop("key"))
+        return cls(schema=schema, statistics=statistics, key=key, **values)
+
+
+def _problems(manifest: Manifest) -> Iterator[str]:
+    """Say what no build can have written: types and sizes, as far as the manifest alone tells.
+
+    The checksum tells damage, not intent. What is let through here is believed elsewhere: names
+    become paths, sizes become memory and loops.
+    """
+    m, s = manifest, manifest.statistics
+    if not _is_files(m.files) or m.snapshot != m.files.partition("-")[0]:
+        yield f"snapshot is {m.snapshot!r}, files is {m.files!r}"
+    if m.parent != "" and not _is_files(m.parent):
+        yield f"parent is {m.parent!r}"
+    numbers = {name: getattr(m, name) for name in _NUMBERS} | vars(s)
+    for name, number in numbers.items():
+        if type(number) is not int or not 0 <= number < 2**64:
+            yield f"{name} is {number!r}"
+    if type(m.seed) is not int or not 0 <= m.seed < 2**128:
+        yield "the seed of hashes is no number of 128 bits"
+    if not _fits(m, s):
+        yield "sizes and counts do not go together"
+    if not _is_source(m.source):
+        yield f"source is {m.source!r}"
+    try:
+        Keys.of(m.schema, m.key)
+    except SchemaError as error:
+        yield str(error)
+    names = m.schema.names
+    distinct = all(len(set(some)) == len(some) for some in (m.key, names))
+    if not m.key or CODE in names or not distinct:
+        yield f"key is {m.key}, columns are {names}"
+
+
+_NUMBERS = (
+    *("page_bytes", "index_checksum", "pages_bytes", "filter_words", "filter_checksum"),
+    *("changed", "changes_checksum"),
+)
+
+
+def _is_source(source: object) -> bool:
+    if not isinstance(source, dict):
+        return False
+    return not source or all(isinstance(source.get(name), str) for name in ("kind", "uri"))
+
+
+def _is_files(name: object) -> bool:
+    return isinstance(name, str) and DATA.fullmatch(f"{name}.manifest") is not None
+
+
+def _fits(m: Manifest, s: Statistics) -> bool:
+    words = filter_words(s.values)  # a build stores no larger filter
+    return (
+        not m.page_bytes % ALIGNMENT
+        and 0 < m.page_bytes < 2**31
+        and s.pages <= s.parts <= s.rows
+        and s.values <= s.rows
+        and s.most_duplicates <= s.rows
+        and s.rows * _CODE_BYTES <= m.pages_bytes
+        and s.parts * ALIGNMENT <= m.pages_bytes
+        and s.largest_part <= m.pages_bytes
+        and m.filter_words <= words
+        and not m.filter_words & (m.filter_words - 1)
+    )
+
+
+def lost_manifest(folder: Path) -> str:
+    """Return the name of the newest copy of a manifest whose pages are there; empty if none."""
+    copies = [
+        path
+        for path in folder.glob("*.manifest")
+        if DATA.fullmatch(path.name) and path.with_suffix(".pages").exists()
+    ]
+    return max(copies, key=lambda path: path.stat().st_mtime).name if copies else ""
+
+
+def _not_found(folder: Path) -> MasterNotFoundError:
+    lost = lost_manifest(folder)
+    if lost:
+        way = f"{MANIFEST} is missing, a copy of it is not: cp {folder / lost} {folder / MANIFEST}"
+        return MasterNotFoundError(f"{folder}: {way}")
+    msg = f"{folder}: no master table is here; make one with semistream.build_master"
+    return MasterNotFoundError(msg)
+
+
+def _json_checksum(values: dict[str, Any]) -> int:
+    try:
+        return checksum(json.dumps(values, sort_keys=True).encode())
+    except RecursionError:  # so deep that no build wrote it
+        return -1

@@ -1,0 +1,107 @@
+"""Open a master table, wherever it lives."""
+
+from __future__ import annotations
+
+import os
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from semistream.errors import OptionError
+from semistream.master.arguments import master_folder
+from semistream.master.database.address import is_url
+from semistream.master.files import master as store
+from semistream.master.files.master import Master
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+__all__ = ["as_master", "checked_path", "open_master"]
+
+
+def open_master(
+    path: str | os.PathLike[str],
+    read: str | None = None,
+    **options: Any,  # noqa: ANN401 - those of a table in a database, or of files
+) -> Master:
+    """Open a master table: the files of a build, or a table in a database.
+
+    Parameters
+    ----------
+    path
+        The folder that `build_master` wrote; or the URL of a database, as
+        ``"postgresql://user@host/database"``, ``"mysql://…"`` or ``"mariadb://…"``.
+    read
+        How files are read. ``"mapped"``, the default: memory-mapped, the operating system's page
+        cache helps; if someone cuts the file meanwhile (no build does), the operating system ends
+        the process. ``"direct"``: real reads (``O_DIRECT``) into the operator's own buffers,
+        nothing is kept outside its budget.
+    **options
+        For files ``snapshot``: an earlier one that is still there. For a database, those of
+        `semistream.master.database.opened.open_database`: ``table``, ``key``, ``select``,
+        ``where``, ``ttl``, ``absent_ttl``, ``password_env``, ``retry``, ``feed``.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa, semistream as ss
+    >>> path = tempfile.mkdtemp()
+    >>> _ = ss.build_master(pa.table({"id": [1, 2]}), path, key="id")
+    >>> ss.open_master(path).rows
+    2
+    """
+    if not is_url(path):
+        folder = master_folder(path)
+        _check_options(options, ["snapshot"], folder)
+        return store.open_master(folder, read or "mapped", **options)
+    if read is not None:
+        msg = f"read={read!r} is for files; a database is asked by queries: leave it out"
+        raise OptionError(msg)
+    _check_options(options, _database_options(), None)
+    if missing := [name for name in ("table", "key") if name not in options]:
+        msg = (
+            f"{' and '.join(missing)} must be given for a database: open_master(url, "
+            "table='products', key='id')"
+        )
+        raise OptionError(msg)
+    return _database_opener()(str(path), **options)
+
+
+def _database_opener() -> Callable[..., Master]:
+    from semistream.master.database.opened import open_database  # noqa: PLC0415 - few need it
+
+    return open_database
+
+
+def _database_options() -> list[str]:
+    return list(signature(_database_opener()).parameters)[1:]
+
+
+def _check_options(options: Iterable[str], known: Sequence[str], folder: Path | None) -> None:
+    for name in options:
+        if name in known:
+            continue
+        if folder is not None and name in _database_options():
+            msg = f"{name}= is for a table in a database, {folder} is a folder of files"
+            raise OptionError(msg)
+        if folder is None and name == "snapshot":
+            msg = "snapshot= is for a folder of files; a table in a database has no snapshots"
+            raise OptionError(msg)
+        raise OptionError.unknown("option", name, known)
+
+
+def as_master(master: object, read: str = "mapped") -> Master:
+    """Return an opened master, or open the one at this path; refuse anything else."""
+    if isinstance(master, Master):
+        return master
+    return open_master(checked_path(master), None if is_url(master) else read)
+
+
+def checked_path(master: object) -> str | os.PathLike[str]:
+    """Return the path that was given for a master; refuse what is none."""
+    if isinstance(master, str | os.PathLike):
+        return master
+    msg = (
+        f"master={master!r} is no master table; give the path of one that build_master wrote, or "
+        "what open_master returns"
+    )
+    raise OptionError(msg)

@@ -1,0 +1,1 @@
+"""Snapshots of a master: which there are, which are pinned, which go."""

@@ -1,0 +1,175 @@
+"""The snapshots in a master's folder: which there are, who needs them, what changed between."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistream.errors import (
+    CorruptPageError,
+    MasterError,
+    MasterNotFoundError,
+    OptionError,
+    SnapshotNotFoundError,
+)
+from semistream.master.arguments import master_folder
+from semistream.master.files.drafts import DATA
+from semistream.master.files.format import Manifest
+from semistream.master.snapshots.pins import HELD, all_pins
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from semistream.master.snapshots.pins import Pinned
+
+__all__ = [
+    "Snapshot",
+    "ancestors",
+    "changes_since",
+    "find_snapshot",
+    "list_snapshots",
+    "missing_snapshot",
+    "whole_snapshots",
+]
+
+_GENERATIONS = 8
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot in a master's folder."""
+
+    manifest: Manifest
+    time: float
+    """When it was made, in seconds since 1970."""
+    current: bool
+    pinned_by: tuple[str, ...]
+    """The queries that may still read it, each with its micro-batch."""
+
+
+def list_snapshots(path: str | os.PathLike[str]) -> list[Snapshot]:
+    """List the snapshots in a master's folder, the newest first.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa, semistream as ss
+    >>> path = tempfile.mkdtemp()
+    >>> _ = ss.build_master(pa.table({"id": [1, 2]}), path, key="id")
+    >>> [(s.manifest.statistics.rows, s.current, s.pinned_by) for s in list_snapshots(path)]
+    [(2, True, ())]
+    """
+    folder = master_folder(path)
+    current = Manifest.load(folder)
+    while True:
+        found = list(_snapshots(folder, current))
+        newer = current if any(each.current for each in found) else Manifest.load(folder)
+        if newer.files == current.files:
+            return sorted(found, key=lambda each: (each.current, each.time), reverse=True)
+        current = newer  # a build has replaced the one that was
+
+
+def _snapshots(folder: Path, current: Manifest) -> Iterator[Snapshot]:
+    """Give the snapshots, but for those that a build beside us has removed."""
+    pins = all_pins(folder)
+    for manifest in whole_snapshots(folder, current):
+        of_it = (p for p in pins if p.pin.files == manifest.files)
+        told = tuple(sorted(_tell(p) for p in of_it))
+        try:
+            made = (folder / manifest.name("pages")).stat().st_mtime
+        except FileNotFoundError:
+            continue
+        yield Snapshot(manifest, made, manifest.files == current.files, told)
+
+
+def _tell(pinned: Pinned) -> str:
+    if pinned.query.startswith(HELD):
+        return "a DataFrame"
+    return f"{pinned.query} batch {pinned.batch}"
+
+
+def whole_snapshots(folder: Path, current: Manifest) -> Iterator[Manifest]:
+    """Give the manifests of the snapshots whose files are there."""
+    yield current
+    for path in folder.glob("*.manifest"):
+        if DATA.fullmatch(path.name) and path.stem != current.files:
+            try:
+                manifest = Manifest.load(folder, path.name)
+            except MasterError:  # removed just now, or of another version
+                continue
+            if (folder / manifest.name("pages")).exists():
+                yield manifest
+
+
+def find_snapshot(folder: Path, wanted: object) -> Manifest:
+    """Give the manifest of a snapshot by its id, that of its files, or the beginning of either.
+
+    Of several with the same content the current one is taken, or else the newest.
+    """
+    if not isinstance(wanted, str):
+        msg = f"snapshot={wanted!r} is a {type(wanted).__name__}; give its id, or its beginning"
+        raise OptionError(msg)
+    current = Manifest.load(folder)
+    if wanted in {current.files, current.snapshot}:
+        return current
+    if DATA.fullmatch(f"{wanted}.manifest"):
+        try:
+            return Manifest.load(folder, f"{wanted}.manifest")
+        except MasterNotFoundError:
+            raise missing_snapshot(folder, wanted) from None
+    found = [s.manifest for s in list_snapshots(folder) if s.manifest.files.startswith(wanted)]
+    if not wanted or len({manifest.snapshot for manifest in found}) != 1:
+        raise missing_snapshot(folder, wanted)
+    return found[0]
+
+
+def missing_snapshot(folder: Path, wanted: str) -> SnapshotNotFoundError:
+    """Give the error that tells which snapshots there are."""
+    there = ", ".join(
+        s.manifest.files + (" (the current one)" if s.current else "")
+        for s in list_snapshots(folder)
+    )
+    msg = (
+        f"{folder}: snapshot={wanted!r} is not here, or not the only one whose id begins so; there "
+        f"are: {there}. Leave snapshot out for the current one."
+    )
+    return SnapshotNotFoundError(msg)
+
+
+def ancestors(folder: Path, manifest: Manifest) -> Iterator[Manifest]:
+    """Give the snapshots that this one was made from by changes, the nearest first.
+
+    Of those that were removed the manifest and the changes are still there, for a while.
+    """
+    for _ in range(_GENERATIONS):
+        if not manifest.parent:
+            return
+        try:
+            manifest = Manifest.load(folder, f"{manifest.parent}.manifest")
+        except MasterNotFoundError:
+            return
+        yield manifest
+
+
+def changes_since(
+    folder: Path, manifest: Manifest, most: int
+) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+    """Give the ids of earlier snapshots, the newest first, and the codes of what changed since.
+
+    A row whose code is not among them is the same in both snapshots. It ends where more than
+    ``most`` codes would be needed, and where the changes of a snapshot are not there any more.
+    """
+    codes = np.empty(0, dtype=np.int64)
+    with suppress(FileNotFoundError, MasterNotFoundError, CorruptPageError):
+        for _ in range(_GENERATIONS):
+            if not manifest.parent or len(codes) + manifest.changed > most:
+                return
+            codes = np.union1d(codes, manifest.changes(folder))
+            yield manifest.parent.partition("-")[0], codes
+            manifest = Manifest.load(folder, f"{manifest.parent}.manifest")

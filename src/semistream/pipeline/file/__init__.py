@@ -1,0 +1,1 @@
+"""The pipeline file: reading, checking, describing. Nothing here needs Spark."""

@@ -1,0 +1,146 @@
+"""What a checked pipeline will do, in lines for people and as JSON for programs."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from semistream.master.place import hidden, without_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from semistream.pipeline.file.check import Flow, Step
+    from semistream.pipeline.file.model import Pipeline
+    from semistream.pipeline.file.sections import Columns, Section
+
+__all__ = ["as_dict", "as_text"]
+
+_HIDDEN = {"password", "user", "options", "schema"}
+
+
+def as_dict(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
+    """Give the plan of a pipeline as plain values; secrets and options are left out."""
+    told = {
+        "name": pipeline.name,
+        "source": {**_settings(pipeline.source), "columns": _types(flow.stream)},
+        "enrich": [_step(step) for step in flow.steps],
+        "columns": [{"from": old, "to": new} for old, new in flow.columns],
+        "sink": {**_settings(pipeline.sink), "columns": _types(flow.output)},
+        "quarantine": pipeline.quarantine if pipeline.splits else None,
+        "waiting": _settings(pipeline.waiting) if pipeline.waits else None,
+        "trigger": pipeline.trigger,
+        "checkpoint": pipeline.checkpoint,
+    }
+    return dict(hidden(told))
+
+
+def _settings(section: Section) -> dict[str, Any]:
+    given = {each.name: getattr(section, each.name) for each in fields(section)}
+    kept = {name: value for name, value in given.items() if name not in _HIDDEN}
+    shown = {name: value for name, value in kept.items() if value not in (None, (), "")}
+    return {"kind": section.kind, **shown}
+
+
+def _types(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: str(field.type) for field in schema}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    spec, master = step.spec, step.spec.master
+    return {
+        "name": step.enrichment.name,
+        "master": step.enrichment.master,
+        "master_rows": master.rows,
+        "how": spec.how,
+        "on": dict(zip(spec.stream_keys, master.key, strict=True)),
+        "select": list(spec.payload),
+        "prefix": spec.prefix,
+        "on_missing": step.enrichment.on_missing,
+        "surrogate": step.enrichment.surrogate or None,
+        "dimension": step.enrichment.dimension or None,
+        "memory": step.enrichment.memory,
+        "plan": {
+            "algorithm": step.plan.algorithm,
+            "memory": step.plan.memory,
+            "tasks": step.plan.tasks,
+            "components": dict(step.plan.components),
+            "host": dict(step.plan.host),
+            "settings": dict(step.plan.settings),
+        },
+    }
+
+
+def as_text(pipeline: Pipeline, flow: Flow) -> str:
+    """Give the plan of a pipeline in lines."""
+    return "\n".join(f"{what:<11}{without_secrets(line)}" for what, line in _lines(pipeline, flow))
+
+
+def _lines(pipeline: Pipeline, flow: Flow) -> Iterator[tuple[str, str]]:
+    yield "pipeline", f"{pipeline.name} ({pipeline.path})"
+    yield "source", _one_line(_settings(pipeline.source))
+    yield "", _columns(flow.stream)
+    for step in flow.steps:
+        yield from _step_lines(step)
+    if choices := _choices(pipeline.columns):
+        yield "columns", choices
+    yield "sink", _one_line(_settings(pipeline.sink))
+    yield "", _columns(flow.output)
+    if pipeline.splits:
+        yield "quarantine", pipeline.quarantine
+    if pipeline.waits:
+        waiting = pipeline.waiting
+        times = f"{waiting.grace:g} s, then {waiting.then}"
+        yield "waiting", f"{waiting.path}, for {times}; tried every {waiting.delay:g} s"
+    yield "trigger", pipeline.trigger or "a batch when the one before has ended"
+    yield "checkpoint", pipeline.checkpoint
+
+
+def _one_line(settings: dict[str, Any]) -> str:
+    kind, rest = settings.pop("kind"), settings
+    return ", ".join([kind, *(f"{name} {_shown(value)}" for name, value in rest.items())])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return "+".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _step_lines(step: Step) -> Iterator[tuple[str, str]]:
+    spec, master, plan = step.spec, step.spec.master, step.plan
+    pairs = zip(spec.stream_keys, master.key, strict=True)
+    on = ", ".join(ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in pairs)
+    yield (
+        "enrich",
+        f"{step.enrichment.name}: {spec.how} join on {on} with {step.enrichment.master} "
+        f"({master.rows:,} rows of {master.row_bytes:.0f} B)",
+    )
+    if spec.payload:
+        yield "", "adds " + ", ".join(f"{spec.prefix}{name}" for name in spec.payload)
+    if step.enrichment.on_missing:
+        yield "", f"rows without a master row: {_missing(step.enrichment.on_missing)}"
+    if step.enrichment.surrogate:
+        yield "", f"new keys become members of {step.enrichment.dimension}"
+    for line in str(plan).splitlines():
+        yield "", line
+
+
+def _missing(asked: str | Mapping[str, Any]) -> str:
+    if isinstance(asked, str):
+        return asked
+    return "default values " + ", ".join(f"{name} {value!r}" for name, value in asked.items())
+
+
+def _choices(columns: Columns) -> str:
+    parts = [f"{old} replaced by {new}" for old, new in columns.replace.items()]
+    parts += [f"without {', '.join(columns.drop)}"] if columns.drop else []
+    parts += [f"only {', '.join(columns.keep)}"] if columns.keep is not None else []
+    parts += [f"{old} renamed {new}" for old, new in columns.rename.items()]
+    return "; ".join(parts)

@@ -1,0 +1,1 @@
+"""Sources and sinks of pipelines on Spark."""

@@ -1,0 +1,1 @@
+"""Rows without a master row: split, waiting, inferred members."""

@@ -1,0 +1,194 @@
+"""Pipelines on Spark: from what a file says to a running query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from semistream.errors import SemistreamError
+from semistream.master import Master, open_master
+from semistream.pipeline.checkpoint import checkpoint
+from semistream.pipeline.file.check import Flow, Surroundings, check
+from semistream.pipeline.file.model import NOW
+from semistream.pipeline.file.problems import PipelineError, Problem
+from semistream.pipeline.io.heartbeat import beating
+from semistream.pipeline.io.sinks import writer
+from semistream.pipeline.io.sources import load
+from semistream.pipeline.late.split import arranged, timed
+from semistream.pipeline.run.batchwise import Batchwise, check_dimensions, status_column
+from semistream.spark.cluster import jars
+from semistream.spark.cluster.executors import tasks_at_once
+from semistream.spark.cluster.session import session
+from semistream.spark.enrich import enrichment
+from semistream.spark.lookup.copies import local_copy
+from semistream.spark.lookup.job import Copies
+from semistream.spark.types import arrow_schema, transferred, type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from semistream.pipeline import Pipeline
+    from semistream.pipeline.file.sections import Enrichment
+
+__all__ = ["Prepared", "checked", "enriched", "prepare", "session_for", "start"]
+
+_COPIES = 100 << 30
+_ASKED = ("transfer", "partition")
+_CONNECTORS = {"kafka", "delta", "postgresql"}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A pipeline that was checked against the real schemas, and can start."""
+
+    pipeline: Pipeline
+    flow: Flow
+    frame: DataFrame
+    """What reaches the sink; with status columns where rows are parted by them."""
+
+
+def session_for(pipeline: Pipeline, master: str | None = None) -> SparkSession:
+    """Start a Spark session with what the pipeline asks for: settings, and jars if it needs any."""
+    wanted = {pipeline.source.kind, pipeline.sink.kind, *(["delta"] if pipeline.by_batch else [])}
+    needed = wanted & _CONNECTORS
+    config = _merged(jars.resolve(needed) if needed else {}, pipeline.spark)
+    return session(f"semistream {pipeline.name}", master=master, config=config)
+
+
+def _merged(connectors: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Put the file's settings over those of the connectors; lists are joined, not replaced."""
+    both = {**connectors, **given}
+    for name in ("spark.jars", "spark.jars.packages", "spark.sql.extensions"):
+        if name in connectors and name in given:
+            both[name] = f"{connectors[name]},{given[name]}"
+    return both
+
+
+def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
+    """Check a pipeline against the schemas of its source and its masters; nothing starts.
+
+    Raises
+    ------
+    PipelineError
+        Columns, types or budgets do not go together: every mistake, each with its line.
+    """
+    stream = load(pipeline, spark)
+    flow = checked(pipeline, spark, stream)
+    if pipeline.waits:
+        stream = beating(stream, pipeline.waiting.delay)
+    if pipeline.by_batch:
+        return Prepared(pipeline, flow, enriched(timed(stream), pipeline))
+    return Prepared(pipeline, flow, arranged(enriched(stream, pipeline), flow.columns))
+
+
+def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
+    """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
+    around = Surroundings(tasks_at_once(spark), _opened, transferred, type_name)
+    flow = check(pipeline, arrow_schema(stream.schema), around)
+    check_dimensions(pipeline, flow, spark)
+    return flow
+
+
+def _opened(step: Enrichment) -> Master:
+    path = step.master
+    if step.live:
+        return open_master(path, **step.database)
+    if step.localize is not False:
+        limit = _COPIES if step.localize is True else step.localize
+        path = local_copy(path, Copies(None, limit))
+    return open_master(path, read=step.read)
+
+
+def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> DataFrame:
+    """Join a stream, or a batch, with the masters of a pipeline; some rows perhaps again."""
+    for i, step in enumerate(pipeline.enrich):
+        try:
+            stream = enrichment.enriched(stream, _master(step), _wish(pipeline, i, again))
+        except SemistreamError as error:
+            named = (name for name in _ASKED if f"{name}=" in str(error))
+            where = ".".join([f"enrich[{i}]", *named])
+            problem = Problem(pipeline.mark(where), f"{where}: {error}")
+            raise PipelineError(str(pipeline.path), [problem]) from error
+    return stream
+
+
+def _master(step: Enrichment) -> Master | str:
+    return _opened(step) if step.live else step.master
+
+
+def _wish(pipeline: Pipeline, number: int, again: bool) -> enrichment.Wish:
+    step = pipeline.enrich[number]
+    return enrichment.Wish(
+        on=step.on if isinstance(step.on, dict) else list(step.on),
+        how=step.how,
+        memory=step.memory,
+        algorithm=step.algorithm,
+        select=None if step.select is None else list(step.select),
+        prefix=step.prefix,
+        partition=step.partition,
+        # Java can't look rows up that come as a batch in a stream; how they pass changes nothing.
+        transfer="auto" if again and step.transfer == "none" else step.transfer,
+        localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
+        read=step.read,
+        name=f"{step.name} (again)" if again else step.name,
+        tasks=None,
+        check=not again,
+        on_missing=step.on_missing,
+        status=status_column(step, number),
+        options=dict(step.options),
+        single=bool(step.surrogate) or pipeline.keeps_single(number),
+        alone=True,
+    )
+
+
+def start(
+    pipeline: Pipeline | Prepared, spark: SparkSession, *, once: bool = False
+) -> StreamingQuery:
+    """Start a pipeline; give Spark's query, which runs until it is stopped or has ended.
+
+    It goes on where its checkpoint says.
+
+    Parameters
+    ----------
+    pipeline
+        A pipeline, from `read_pipeline`, or one that is prepared already.
+    spark
+        The session, from `session_for` or your own.
+    once
+        Process what is there and end, whatever the file's trigger says. The generator has no end
+        to find: it is stopped by `semistream.pipeline.run.running.follow`.
+
+    Raises
+    ------
+    PipelineError
+        Columns, types or budgets do not go together.
+    CheckpointError
+        The checkpoint is another pipeline's, or what it was begun with has changed.
+    """
+    ready = pipeline if isinstance(pipeline, Prepared) else prepare(pipeline, spark)
+    told = ready.pipeline
+    query = checkpoint.claim(told, ready.flow, spark)
+    found = _writer(ready, query).outputMode("append").queryName(told.name)
+    found = found.option("checkpointLocation", told.checkpoint)
+    return _triggered(found, told, once).start()
+
+
+def _writer(ready: Prepared, query: str) -> DataStreamWriter:
+    told, flow = ready.pipeline, ready.flow
+    if not told.by_batch:
+        return writer(told.sink, ready.frame, query)
+    batches = Batchwise(told, flow, lambda rows: enriched(rows, told, again=True), query)
+    batches.decisions(ready.frame.sparkSession).restore_pins()
+    return ready.frame.writeStream.foreachBatch(batches.writer(ready.frame))
+
+
+def _triggered(found: DataStreamWriter, pipeline: Pipeline, once: bool) -> DataStreamWriter:
+    if once or pipeline.trigger == NOW:
+        # Spark would ask the generator only once for its end, and stop after a first batch.
+        made = pipeline.source.kind == "generator"
+        return found if made else found.trigger(availableNow=True)
+    return found.trigger(processingTime=pipeline.trigger) if pipeline.trigger else found

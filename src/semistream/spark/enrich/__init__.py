@@ -1,0 +1,1 @@
+"""From the arguments of `enrich` to a DataFrame."""

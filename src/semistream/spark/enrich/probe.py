@@ -1,0 +1,108 @@
+"""A look at the executors before a query starts: can they read the master, will it be in memory."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from semistream.errors import MasterError, SemistreamError
+from semistream.master.place import without_secrets
+from semistream.spark.cluster.executors import context_of, executors, is_local
+from semistream.spark.lookup.database import reach
+from semistream.spark.lookup.snapshot import may_pin, warn_unpinned
+from semistream.spark.lookup.worker import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from semistream.spark.lookup.job import Job
+
+__all__ = ["Hosts", "probe"]
+
+_SCHEMA = "host string, error string, free long, held double, pins boolean"
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """What the executors that answered have in common."""
+
+    names: tuple[str, ...]
+    free: int
+    """Bytes that the host with least could still use."""
+    held: float
+    """The share of the master in memory, where it is least."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What one look has seen; as `_SCHEMA` has it."""
+
+    host: str
+    error: str
+    free: int
+    held: float
+    pins: bool
+
+
+def probe(spark: SparkSession, job: Job) -> Hosts:
+    """Open the master wherever tasks run; what one cannot read is an error that says where."""
+    here = context_of(spark) is not None and is_local(spark)  # a Connect server may be anywhere
+    found = [_look(job)] if here else _everywhere(spark, job)
+    for seen in found:
+        if seen.error:
+            msg = (
+                f"the executor on {seen.host} cannot read the master: {seen.error} {_way_out(job)}"
+            )
+            raise MasterError(without_secrets(msg))
+    shut = sorted({row.host for row in found if not row.pins})
+    if shut and not job.files:
+        warn_unpinned(job.path, f"no pin can be made on {', '.join(shut)}")
+    hosts = tuple(sorted({row.host for row in found}))
+    return Hosts(hosts, min(row.free for row in found), min(row.held for row in found))
+
+
+def _everywhere(spark: SparkSession, job: Job) -> list[_Seen]:
+    """Look in as many tasks as are likely to meet every executor."""
+    tasks = 2 * executors(spark) * job.tasks
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if sum(batch.num_rows for batch in batches):  # all of them, or Spark ends the worker
+            yield pa.RecordBatch.from_pylist([asdict(_look(job))])
+
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
+    return [_Seen(**row.asDict()) for row in rows]
+
+
+def _way_out(job: Job) -> str:
+    if job.database is not None:
+        return "Executors must reach the database, and have the password and the driver."
+    return "Put it on a path that all executors share, or let hosts keep copies with localize=True."
+
+
+def _look(job: Job) -> _Seen:
+    error, held = "", 0.0
+    try:
+        if job.database is None:
+            held = opened(job).reader().held()
+        else:
+            reach(job.database)
+    except (SemistreamError, OSError) as failure:
+        error = f"{failure}."
+    pins = not job.is_versioned or may_pin(job.path)
+    return _Seen(socket.gethostname(), error, _free(), held, pins)
+
+
+def _free() -> int:
+    """Give the bytes of memory that this host, or our part of it, could still use."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    free = next((1024 * int(line[1]) for line in lines if line[0] == "MemAvailable:"), 0)
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = Path(limit).read_text().strip() if Path(limit).exists() else ""
+        free = min(free, int(text)) if text.isdigit() else free
+    return free

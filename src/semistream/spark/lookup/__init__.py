@@ -1,0 +1,1 @@
+"""What tasks do: look rows up in the snapshot of their micro-batch."""

@@ -1,0 +1,1 @@
+"""Metrics of enrichments, a micro-batch at a time."""
