@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,7 +12,8 @@ from semistream import testing
 from semistream.arrow import keys
 from semistream.errors import RowTooLargeError, UnreadOutputError
 from support.hashes import colliding
-from support.variants import each_variant
+from support.matrix import matrix
+from support.variants import VARIANTS, each_default_variant, each_variant
 
 HOW = ["inner", "left", "semi", "anti"]
 
@@ -30,7 +30,7 @@ HARD = {
     "one_row_master": "anti",
     "resident": "left",
 }
-OPTIONS = {
+_OPTIONS = {
     "meshjoin": [{"buffer": "4KB"}, {"buffer": "24KB"}],
     "x-hybridjoin": [{"pinned": "first"}],
     "tuned-x-hybridjoin": [{"k": 1, "l": 1}, {"k": 3, "l": 4}, {"k": 2, "pinned": "first"}],
@@ -44,7 +44,13 @@ OPTIONS = {
     "optimised-x-hybridjoin": [{"l": 1}, {"l": 2, "pinned": "first"}],
     "adaptive": [{"at_once": True}],
 }
-VARIANTS = [(name, options) for name, each in OPTIONS.items() for options in each]
+OPTIONS = {
+    f"{name}-{number}": (name, options)
+    for name, each in _OPTIONS.items()
+    for number, options in enumerate(each)
+}
+OTHER_CHECKS = [check for check in testing.checks() if check is not testing.check_answers]
+READ = ["mapped", "direct"]
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +59,18 @@ def masters(tmp_path_factory):
     return tmp_path_factory.mktemp("masters")
 
 
-@pytest.mark.one_in(3)
+@matrix(variant=VARIANTS, case=testing.cases(), how=HOW, read=READ, filtered=[None, False])
+def test_answers(variant, case, how, read, filtered, masters):
+    algorithm, options = variant
+    read_so = replace(testing.case(case), read=read)
+    testing.check_answers(algorithm, read_so, how, masters, filter=filtered, **options)
+
+
 @pytest.mark.parametrize("case", testing.cases())
-@pytest.mark.parametrize("how", HOW)
-@each_variant
-def test_answers(algorithm, options, how, case, masters):
-    testing.check_answers(algorithm, testing.case(case), how, masters, **options)
+@each_default_variant
+def test_answers_of_every_join_type(algorithm, options, case, masters):
+    for how in HOW:
+        testing.check_answers(algorithm, testing.case(case), how, masters, **options)
 
 
 @each_variant
@@ -93,64 +105,40 @@ def check_special_to_adaptive(metrics, at_once=None):
         assert not metrics.looked_up
 
 
-@pytest.mark.one_in(2)
+@matrix(variant=VARIANTS, case=[*HARD], check=OTHER_CHECKS, how=HOW, read=READ)
+def test_hard_cases(variant, case, check, how, read, masters):
+    algorithm, options = variant
+    check(algorithm, replace(testing.case(case), read=read), how, masters, **options)
+
+
 @pytest.mark.parametrize("case", HARD)
-@each_variant
-@pytest.mark.parametrize("check", [c for c in testing.checks() if c is not testing.check_answers])
-def test_hard_cases(check, algorithm, options, case, masters):
-    check(algorithm, testing.case(case), HARD[case], masters, **options)
+@each_default_variant
+def test_hard_cases_in_all_checks(algorithm, options, case, masters):
+    for check in OTHER_CHECKS:
+        check(algorithm, testing.case(case), HARD[case], masters, **options)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("case", ["drift", "giant_key", "giant_string_key"])
-@pytest.mark.parametrize("how", ["left", "semi"])
-@pytest.mark.parametrize(("algorithm", "options"), VARIANTS)
-def test_options(algorithm, options, how, case, masters):
+@matrix(variant=OPTIONS, case=["drift", "giant_key", "giant_string_key"], how=["left", "semi"])
+def test_options(variant, how, case, masters):
+    algorithm, options = variant
     testing.check_answers(algorithm, testing.case(case), how, masters, **options)
 
 
-@pytest.mark.one_in(2)
-@each_variant
-@pytest.mark.parametrize("filtered", [True, False])
-@pytest.mark.parametrize("case", ["all_absent", "all_absent_strings", "int32", "null_keys"])
-def test_with_and_without_filter(algorithm, options, filtered, case, masters):
-    options = {**options, "filter": filtered}
-    testing.check_answers(algorithm, testing.case(case), "left", masters, **options)
+@matrix(
+    variant=VARIANTS,
+    case=["all_absent", "all_absent_strings", "int32", "null_keys"],
+    filtered=[True, False],
+)
+def test_with_and_without_filter(variant, case, filtered, masters):
+    algorithm, options = variant
+    testing.check_answers(
+        algorithm, testing.case(case), "left", masters, filter=filtered, **options
+    )
 
 
-@pytest.fixture(scope="module")
-def direct_masters(masters):
-    probe = masters / "probe"
-    probe.write_bytes(bytes(4096))
-    try:
-        os.close(os.open(probe, os.O_RDONLY | os.O_DIRECT))
-    except OSError:
-        pytest.skip("the file system of the temporary folder has no O_DIRECT")
-    return masters
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("case", [*HARD, "zipf_1.0", "empty_master", "rare_types", "boolean"])
-@each_variant
-def test_direct_reads(algorithm, options, case, direct_masters):
-    direct = replace(testing.case(case), read="direct")
-    testing.check_answers(algorithm, direct, "left", direct_masters, **options)
-
-
-@each_variant
-@pytest.mark.parametrize("check", testing.checks())
-def test_direct_reads_in_all_checks(check, algorithm, options, direct_masters):
-    direct = replace(testing.case("giant_string_key"), read="direct")
-    check(algorithm, direct, "inner", direct_masters, **options)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("how", HOW)
-@each_variant
-@pytest.mark.parametrize("few", [(255, 250), (1, 20)])
-@pytest.mark.parametrize("case", ["string", "string_and_date"])
-def test_hashes_that_collide(case, few, algorithm, options, how, masters, monkeypatch):
-    mask, rows = few
+@matrix(variant=VARIANTS, case=["string", "string_and_date"], how=HOW, few=[(255, 250), (1, 20)])
+def test_hashes_that_collide(variant, case, how, few, masters, monkeypatch):
+    (algorithm, options), (mask, rows) = variant, few
     monkeypatch.setattr(keys, "_hashes", colliding(mask))
     whole = testing.case(case)
     stream = pa.Table.from_batches(whole.stream).slice(0, rows).combine_chunks()
