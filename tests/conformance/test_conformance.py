@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -16,6 +17,8 @@ from support.matrix import matrix
 from support.variants import VARIANTS, each_default_variant, each_variant
 
 HOW = ["inner", "left", "semi", "anti"]
+
+SEVERAL = ["duplicates", "giant_string_key", "string_and_date", "variable_width", "null_keys"]
 
 # These have what is hard: pages with parts, hashed keys, widths that vary, few rows, moving memory.
 HARD = {
@@ -182,3 +185,47 @@ def test_row_that_no_window_holds_is_refused_whole(algorithm, options, masters):
     for batch in case.stream[1:]:
         watched.offer(batch)
     testing.same_rows(watched.finish(), case.expected("inner"))
+
+
+@matrix(
+    check=testing.checks(),
+    name=[*SEVERAL, "rare_types", "drift", "empty_batches", "large_batch"],
+    nodes=[2, 3],
+)
+def test_pcsrj_conforms_with_several_nodes(check, name, nodes, masters):
+    case, folder = testing.case(name), masters / "several"
+    least = testing.least_budget("pcsrj", case, "left", folder, nodes=nodes)
+    case = replace(case, memory=max(case.memory, least), resident=None)
+    check("pcsrj", case, "left", folder, nodes=nodes)
+
+
+@pytest.mark.parametrize("how", ["inner", "semi", "anti"])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_pcsrj_joins_in_every_way_with_several_nodes(name, how, masters):
+    case = replace(testing.case(name), memory=160_000, resident=None)
+    testing.check_answers("pcsrj", case, how, masters, nodes=2)
+
+
+def numbered(case):
+    """The case with a column that counts its stream rows."""
+    starts = np.cumsum([0, *(batch.num_rows for batch in case.stream)])
+    stream = [
+        batch.append_column("number", pa.array(np.arange(start, start + batch.num_rows)))
+        for batch, start in zip(case.stream, starts[:-1], strict=True)
+    ]
+    return replace(case, stream=tuple(stream))
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", [*SEVERAL, "giant_key", "drift", "all_absent", "rare_types"])
+def test_derakhshan_gives_rows_out_in_order_of_arrival(name, how, masters):
+    case = numbered(testing.case(name))
+    watched = testing.start("derakhshan", case, how, masters)
+    for number, batch in enumerate(case.stream):
+        watched.offer(batch)
+        if number % 3 == 1:
+            watched.read(watched.join.tick())
+    out = watched.finish()
+    testing.same_rows(out, case.expected(how))
+    came = out["number"].to_pylist()
+    assert came == sorted(came)

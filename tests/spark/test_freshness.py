@@ -35,13 +35,13 @@ from support import wait_for
 from support.data import Data
 from support.driver import FILES_A_BATCH
 from support.kills import Run
+from support.matrix import ALL
 from support.servers.connectors import require
 from support.updates import Updates, put
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
-BATCHES, UPDATES_A_BATCH = (34, 3) if SOAK else (3, 2)
+BATCHES, UPDATES_A_BATCH = (34, 3) if ALL else (3, 2)
 ROWS = 6_000
 SCHEMA = "sale long, batch long, key long"
 
@@ -69,7 +69,7 @@ def committed(tmp_path, batch):
 # -- a running query ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sink", ["delta" if SOAK else "parquet"])
+@pytest.mark.parametrize("sink", ["delta" if ALL else "parquet"])
 def test_every_row_is_of_the_snapshot_of_its_batch(spark, tmp_path, sink):
     """Two masters in a chain are updated again and again in the middle of batches.
 
