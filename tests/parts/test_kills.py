@@ -1,4 +1,4 @@
-"""The short form of ``make kills``."""
+"""The short form of ``make kills``: each kind of process is killed, in Python and in Java."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def test_files_have_every_row_once_after_a_killed_worker_and_a_killed_driver(
     assert run.lost_tasks() >= 1
 
 
+@pytest.mark.long
 def test_delta_has_every_row_once_after_a_killed_executor(
     data: Data, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -283,7 +283,7 @@ def test_the_table_takes_columns_that_the_stream_comes_to_have_and_tells_another
         opened("sale string")
 
 
-@pytest.mark.parametrize("then", ["quarantine", pytest.param("null", marks=pytest.mark.long)])
+@pytest.mark.parametrize("then", [pytest.param("quarantine", marks=pytest.mark.long), "null"])
 def test_grace_gives_rows_up_once_and_no_row_before(case: Case, then: str) -> None:
     case.fails, case.rule = ALL, Rule(STATUS, then, 10_000)
     case.bring(late=0)
@@ -380,7 +380,7 @@ sink: {kind: delta, path: facts}
 """
 
 
-@pytest.mark.parametrize("then", ["quarantine", "null"])
+@pytest.mark.parametrize("then", ["quarantine", pytest.param("null", marks=pytest.mark.long)])
 def test_every_row_that_leaves_the_waiting_table_or_is_quarantined_is_reported(
     case: Case, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:
