@@ -31,6 +31,7 @@ from semistream.hotset.slot import Slot
 from semistream.system import shared_folder as folder
 from semistream.testing import Watched, reference_join, same_rows
 from semistream.workloads import Stream, Zipf, master_table
+from support.observer import Probe
 
 KEYS, ROW, MEMORY = 40_000, 100, 1 << 20
 PROPERTY = settings(max_examples=100, deadline=None, derandomize=True)
@@ -57,7 +58,9 @@ def root(tmp_path):
 
 def started(master, schema, root, tasks=2, **options):
     options = {"memory": MEMORY, "on": "key"} | options
-    return Watched(ss.Join(master, schema, shared=HostShare(root, tasks), **options))
+    return Watched(
+        ss.Join(master, schema, shared=HostShare(root, tasks), observer=Probe(), **options)
+    )
 
 
 def answered(watched, batch):
@@ -69,7 +72,7 @@ def answered(watched, batch):
 
 
 def state_of(watched):
-    return watched.join._operator.algorithm.host
+    return watched.join.observer.engine.algorithm.host
 
 
 def zipf(rows, each=2_000, exponent=1.0, seed=3, absent=0.0):

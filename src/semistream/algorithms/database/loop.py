@@ -20,14 +20,14 @@ from semistream.master.database.fetch import Wanted
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
     from semistream.engine.algorithm import Algorithm
     from semistream.engine.cache import Held
     from semistream.engine.engine import Batches, Sifted
-    from semistream.engine.plan import MemoryUse, Plan, Task
+    from semistream.engine.plan import MemoryUse, Plan, Runtime, Task
     from semistream.master.database.fetch import Fetched
     from semistream.master.database.master import DatabaseMaster
 
@@ -51,21 +51,22 @@ class KeyedEngine(Engine):
         task: Task,
         plan: Plan,
         algorithm: type[Algorithm],
-        clock: Callable[[], float],
-        max_wait: float | None,
+        runtime: Runtime,
     ) -> None:
         self._table: DatabaseMaster = task.spec.master  # type: ignore[assignment] # see `choose`
         table, room = self._table, plan.components["cache"]
         table.listen()
         lives = table.ttl, table.absent_ttl
-        row = table.row_bytes
+        row, clock = table.row_bytes, runtime.clock
         self.fresh: FreshRows | HostRows
         if task.host is not None:
             self.fresh = HostRows(task.host, table, room, clock)
         else:
-            self.fresh = FreshRows(table.page_schema, room, lives, table.changes, row, clock)
+            self.fresh = FreshRows(
+                table.page_schema, room, lives, table.changes, row, runtime.clock
+            )
         self._request_bytes = self._fetched_bytes = 0
-        super().__init__(task, plan, algorithm, clock, max_wait)
+        super().__init__(task, plan, algorithm, runtime)
 
     @property
     def memory_used(self) -> MemoryUse:
