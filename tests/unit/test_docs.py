@@ -18,7 +18,7 @@ import semistream as ss
 from benchmarks.spark.peers.summary import draw_summary
 from semistream.algorithms import choose
 from semistream.cli.commands import app
-from semistream.master.database.opened import open_database
+from semistream.master.database.open import open_database
 from semistream.pipeline import read_pipeline
 from semistream.pipeline.file.ends import SINKS, SOURCES
 from semistream.pipeline.file.node import Node

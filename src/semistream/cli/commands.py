@@ -19,7 +19,7 @@ from semistream.cli import sync as sync_commands
 from semistream.cli.terminal import BUDGETS, DATA, AsJson, build_bar, console, messages
 from semistream.cost.planning import commands as planning_commands
 from semistream.cost.tuning import command as tune_command
-from semistream.master import Master, open_master
+from semistream.master import FileMaster, open_master
 from semistream.master.database.feeds.postgresql import trigger_sql
 
 __all__ = ["app"]
@@ -141,14 +141,14 @@ def trigger(
         typer.echo(trigger_sql(table, key, channel), nl=False)
 
 
-def _tell(master: Master, as_json: bool) -> None:
+def _tell(master: FileMaster, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_facts(master), indent=2))
     else:
         console.print(master.describe(), highlight=False, markup=False, soft_wrap=True)
 
 
-def _facts(master: Master) -> dict[str, Any]:
+def _facts(master: FileMaster) -> dict[str, Any]:
     return {
         "path": str(master.path),
         "snapshot": master.snapshot,

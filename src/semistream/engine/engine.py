@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from semistream.engine.cache import Held
     from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
+    from semistream.master.files.reader import PageReader
     from semistream.spec import JoinSpec
 
     Batches = Iterator[pa.RecordBatch]
@@ -60,9 +61,9 @@ class Engine(Operator):
         self.master = task.spec.master
         self.metrics = Metrics()
         buffer, run = (plan.settings.get(name) for name in ("buffer_pages", "run_pages"))
-        self.reader = self.master.reader(int(buffer or 1), int(run) if run else None)
+        self.reader = self._open_reader(int(buffer or 1), int(run) if run else None)
         self.window = Window(self.spec.plain_stream, plan.components["window"], task.cost)
-        self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
+        self.filter = self.spec.files.load_filter(task.filter_words) if task.filter_words else None
         self._intake = Intake(self.spec, self.window, self.metrics)
         self._assembler = Assembler(self.spec)
         self._output = Output(self._assembler, plan.components["output"], self._output_rows)
@@ -76,6 +77,9 @@ class Engine(Operator):
         self.algorithm = algorithm(self)
         self._observer.on_start(self)
 
+    def _open_reader(self, parts: int, run: int | None) -> PageReader:
+        return self.spec.files.reader(parts, run)
+
     @property
     def _output_rows(self) -> int:
         """How many rows one call of a kernel may produce."""
@@ -87,7 +91,7 @@ class Engine(Operator):
             return None
         root = self.task.host.root if self.task.host else None
         wanted = gathered_schema(self.spec).names
-        return Lookup(self.master, self.reader, wanted, self._output, root)
+        return Lookup(self.spec.files, self.reader, wanted, self._output, root)
 
     def _run_blocks(self) -> Blocks | None:
         """Give the means to match whole runs of pages, if the plan has memory for them."""
@@ -382,7 +386,7 @@ class Engine(Operator):
 
     def _meet_run(self, first: int, parts: range, blocks: Blocks) -> Batches:
         """Match the rows that wait for neighbouring pages with these, in compiled code."""
-        w, output, index = self.window, self._output, self.master.index
+        w, output, index = self.window, self._output, self.spec.files.index
         some = slice(parts.start, parts.stop)
         pages = (index.rows[some], blocks.start, blocks.codes, index.page_code)
         rule = (self.master.statistics.most_duplicates <= 1, self._assembler.once)
@@ -430,7 +434,7 @@ class Engine(Operator):
         """Match the rows that wait for a page with one part of it."""
         window, output, algorithm = self.window, self._output, self.algorithm
         codes = batch.column(0).to_numpy()
-        sizes = (window.widest, int(self.master.index.widest[part]))
+        sizes = (window.widest, self._widest(part))
         rule = (last, self._assembler.once, algorithm.single, algorithm.done)
         counts = np.zeros(len(codes), dtype=np.int64) if algorithm.counts_matches else None
         cursor = (-1, window.oldest if algorithm.single else window.head(page), -1)
@@ -452,6 +456,10 @@ class Engine(Operator):
                 counts += np.bincount(output.positions[:found], minlength=len(codes))
         if counts is not None and last and part == self.master.parts(page)[0]:
             algorithm.met(batch, counts)
+
+    def _widest(self, part: int) -> int:
+        """Return the bytes of the largest row of a part."""
+        return int(self.spec.files.index.widest[part])
 
     def _expire(self, end: int) -> Batches:
         """Let the window's first rows leave; those still waiting have no match."""

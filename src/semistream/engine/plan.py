@@ -141,7 +141,7 @@ class Task:
     def of(cls, spec: JoinSpec, memory: int, use_filter: bool | None) -> Task:
         """Describe a join; ``use_filter`` None lets the budget decide: at most 1/16 of it."""
         memory = in_steps(memory)
-        stored, values = spec.master.manifest.filter_words, spec.master.statistics.values
+        stored, values = spec.master.filter_words, spec.master.statistics.values
         if use_filter and not stored:
             msg = (
                 "filter=True, but this master has none; build it with filter=True, or leave it out"
@@ -209,7 +209,7 @@ class Task:
 
     def fixed(self, buffer_pages: int) -> dict[str, int]:
         """Give the components that every algorithm has, beside its window."""
-        marks = self.spec.master.statistics.parts if self.spec.master.read == "mapped" else 0
+        marks = self.spec.master.statistics.parts if self.spec.master.is_mapped else 0
         parts = {"pages": buffer_pages * self.page_bytes + marks, "output": self.output_bytes}
         return parts | ({"filter": self.filter_words * 8} if self.filter_words else {})
 
