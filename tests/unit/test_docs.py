@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from matplotlib.figure import Figure
 
 import semistream as ss
-from benchmarks.spark.peers.summary import draw_summary
 from semistream.algorithms import choose
 from semistream.cli.commands import app
 from semistream.master.database.open import open_database
@@ -364,14 +362,3 @@ def test_records_are_dated():
         assert date == machine["date"][:10], record
         assert cpu in machine["cpu"].replace("(R)", ""), record
         assert code == machine.get("source", "not recorded"), record
-
-
-def test_the_figure_of_the_readme_shows_the_record():
-    figure = Figure()
-    draw_summary(json.loads((ROOT / "results" / "peers.json").read_text()), figure)
-    rate, memory, _ = figure.axes
-    page = (ROOT / "docs" / "peers.md").read_text()
-    first = re.search(r"^\| enrich \| [^|]+ \| ([\d,]+) \(", page, re.MULTILINE)[1]
-    held = re.search(r"^\| enrich \| 2M \| .* \| ([\d.]+) MB \|$", page, re.MULTILINE)[1]
-    assert rate.texts[0].get_text() == first
-    assert memory.texts[0].get_text() == f"{float(held):,.0f}"
