@@ -140,10 +140,12 @@ def replay(
         with _session(pipeline, master) as spark, failures():
             told = bring_back(pipeline, spark, where=where, limit=most, any_query=any_query)
         if as_json:
-            typer.echo(json.dumps({"quarantine": pipeline.quarantine, **asdict(told)}, indent=2))
+            typer.echo(
+                json.dumps({"quarantine": pipeline.quarantine.path, **asdict(told)}, indent=2)
+            )
             return
         console.print(
-            f"{pipeline.quarantine}: {told}", highlight=False, markup=False, soft_wrap=True
+            f"{pipeline.quarantine.path}: {told}", highlight=False, markup=False, soft_wrap=True
         )
 
 
@@ -199,4 +201,6 @@ def _mistakes(as_json: bool = False) -> Iterator[None]:
 
 def _needed() -> AbstractContextManager[None]:
     """Say which extra brings a package that is missing."""
-    return needed("a pipeline", pyspark="pipeline", yaml="pipeline", pandas="pipeline")
+    return needed(
+        "a pipeline", **dict.fromkeys(("pyspark", "pandas", "yaml", "pydantic"), "pipeline")
+    )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from semistream.errors import OptionError
-from semistream.spec import PARTITION, TRANSFER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +79,6 @@ class Setting:
 
 def choose_transfer(asked: str, setting: Setting) -> Choice:
     """Choose what passes through Python: nothing, the keys alone, or whole rows."""
-    if asked not in TRANSFER:
-        raise OptionError.unknown("transfer", asked, TRANSFER)
     if asked != "auto":
         if refusal := _refusal(asked, setting):
             msg = f"transfer={asked!r} is not possible: {refusal}; take transfer='auto'"
@@ -140,8 +137,6 @@ def _no_keys(setting: Setting) -> str:
 
 def choose_partition(asked: str, setting: Setting) -> Choice:
     """Choose whether rows are routed, so that a page is read by one task."""
-    if asked not in PARTITION:
-        raise OptionError.unknown("partition", asked, PARTITION)
     if asked == "key" and not has_arrow_udf():
         msg = f"partition='key' needs pyspark 4.1 or newer, this is {pyspark.__version__}"
         raise OptionError(msg)
