@@ -53,7 +53,29 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(generate.app, name="generate", rich_help_panel=DATA)
 
 
-def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = False) -> None:
+def _print_schema(asked: bool) -> None:
+    if asked:
+        with messages(), _needed():
+            from semistream.pipeline.file.schema import schema_text
+
+            typer.echo(schema_text())
+        raise typer.Exit
+
+
+def check(
+    file: PipelineFile,
+    master: SparkMaster = None,
+    as_json: AsJson = False,
+    schema: Annotated[  # noqa: ARG001 - its callback does it
+        bool,
+        typer.Option(
+            "--schema",
+            is_eager=True,
+            callback=_print_schema,
+            help="Print the JSON Schema of pipeline files, for editors; no file is needed.",
+        ),
+    ] = False,
+) -> None:
     """Validate a pipeline and print its plan; no query runs.
 
     Spark is started, and databases are asked for their tables: columns and types are checked
@@ -73,7 +95,7 @@ def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = Fals
         if as_json:
             typer.echo(json.dumps({**as_dict(pipeline, ready.flow), "begun": begun}, indent=2))
             return
-        where = " (goes on where it stopped)" if begun else " (new)"
+        where = " (continues where it stopped)" if begun else " (new)"
         console.print(
             as_text(pipeline, ready.flow) + where, highlight=False, markup=False, soft_wrap=True
         )
@@ -106,7 +128,7 @@ def run(
                 )
         except running.QueryFailedError as error:
             errors.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
-            errors.print("Running it again goes on from the last whole batch.")
+            errors.print("Running it again continues after the last complete batch.")
             raise typer.Exit(FAILED) from None
         _say_end(pipeline, finished, ending.by, reporter.summary)
 
@@ -150,8 +172,8 @@ def replay(
 
 
 def _say_end(pipeline: Pipeline, finished: bool, by: str, summary: str) -> None:
-    end = "all that was there is done" if finished else f"stopped by {by}"
-    more = "goes on with what comes later" if finished else "goes on where it stopped"
+    end = "all input was processed" if finished else f"stopped by {by}"
+    more = "processes what arrives later" if finished else "continues where it stopped"
     errors.print(
         f"{pipeline.name}: {end}; {summary}. Running it again {more}.",
         highlight=False,

@@ -10,7 +10,6 @@ from semistream.values import TEXT, mapping, names, nearest
 
 __all__ = ["Columns", "arrange", "wrong_columns"]
 
-Names = Annotated[tuple[str, ...], names()]
 Pairs = Annotated[Mapping[str, str], mapping(TEXT)]
 
 
@@ -20,9 +19,9 @@ class Columns(Section):
 
     replace: Pairs = field(default_factory=dict)
     """{a: b} puts column b in the place of a, which goes."""
-    drop: Names = ()
+    drop: Annotated[tuple[str, ...], names()] = ()
     """Columns that do not reach the sink."""
-    keep: Names | None = None
+    keep: Annotated[tuple[str, ...] | None, names()] = None
     """Columns that reach the sink, in this order."""
     rename: Pairs = field(default_factory=dict)
     """{old: new} renames columns."""

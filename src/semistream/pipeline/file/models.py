@@ -184,8 +184,8 @@ class Enrichment(Section, EnrichOptions):
 class Quarantine(Section):
     """A Delta table for rows without a master row."""
 
-    path: Annotated[str, PATH]
-    """The table's folder; PATH.quarantine beside the sink if there is no such section."""
+    path: Annotated[str, PATH] = ""
+    """The table's folder; PATH.quarantine beside the sink if not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,16 +219,19 @@ class PipelineFile(Section):
     """Where rows come from."""
     enrich: Annotated[
         tuple[Enrichment, ...],
-        BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value]),
+        BeforeValidator(
+            lambda value: value if isinstance(value, list) else [value],
+            json_schema_input_type=Enrichment | tuple[Enrichment, ...],
+        ),
     ] = ()
     """One enrichment, or a list: each sees the columns of those before it."""
     columns: Columns = field(default_factory=Columns)
     """Which columns reach the sink; all if not given."""
     sink: Sink
     """Where rows go."""
-    quarantine: Quarantine | None = None
+    quarantine: Quarantine = field(default_factory=Quarantine)
     """Where rows without a master row go, if an enrichment has on_missing: quarantine or wait."""
-    waiting: Waiting | None = None
+    waiting: Waiting = field(default_factory=Waiting)
     """Where rows wait, if an enrichment has on_missing: wait."""
     trigger: Annotated[str | None, Kind(_read_interval, TEXT.schema)] = None
     """10s, or available now to process what is there and end; the next batch at once by default."""
@@ -251,9 +254,9 @@ class PipelineFile(Section):
 
     def conflicts(self) -> Conflicts:
         """Yield sections that have no use beside others."""
-        if self.quarantine is not None and not self.splits:
+        if self.quarantine != Quarantine() and not self.splits:
             yield "quarantine", "has no use: no enrichment has on_missing: quarantine or wait"
-        if self.waiting is not None and not self.waits:
+        if self.waiting != Waiting() and not self.waits:
             yield "waiting", "has no use: no enrichment has on_missing: wait"
         named = [step.name for step in self.enrich]
         for i, name in enumerate(named):
@@ -267,8 +270,6 @@ class Pipeline(PipelineFile):
 
     path: Path
     """The file."""
-    quarantine: Quarantine
-    waiting: Waiting
     marks: Mapping[str, Mark] = field(repr=False, compare=False)
     """Where each value is in the file, by its name as ``enrich[0].on``."""
 

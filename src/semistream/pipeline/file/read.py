@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from semistream.errors import OptionError
 from semistream.pipeline.file.ends import KafkaSink, KafkaSource
-from semistream.pipeline.file.models import Enrichment, Pipeline, PipelineFile, Quarantine, Waiting
+from semistream.pipeline.file.models import Enrichment, Pipeline, PipelineFile, Quarantine
 from semistream.pipeline.file.positions import where
 from semistream.pipeline.file.validate import read_yaml
 
@@ -62,7 +62,7 @@ def _completed(file: PipelineFile, path: Path, marks: Mapping[str, Mark]) -> Pip
     """Return the pipeline with names and places that the file leaves out."""
     name = file.name or path.stem
     base = getattr(file.sink, "path", "").rstrip("/") or str(path.parent / name)
-    waiting, source = file.waiting or Waiting(), file.source
+    waiting, source = file.waiting, file.source
     if isinstance(source, KafkaSource) and source.metadata is None:
         metadata = _ORIGIN if isinstance(file.sink, KafkaSink) else ()
         source = replace(source, metadata=metadata)
@@ -76,7 +76,7 @@ def _completed(file: PipelineFile, path: Path, marks: Mapping[str, Mark]) -> Pip
         trigger=file.trigger,
         checkpoint=file.checkpoint or f"{base}.checkpoint",
         spark=file.spark,
-        quarantine=file.quarantine or Quarantine(path=f"{base}.quarantine"),
+        quarantine=Quarantine(path=file.quarantine.path or f"{base}.quarantine"),
         waiting=replace(waiting, path=waiting.path or f"{base}.waiting"),
         marks=marks,
     )

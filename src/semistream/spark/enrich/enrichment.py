@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from semistream.errors import BudgetError, OptionError, SchemaError
-from semistream.master import Master
+from semistream.master import FileMaster
 from semistream.master.open import checked_path
 from semistream.master.place import without_secrets
 from semistream.missing import SPLITTING, STATUS, OnMissing
@@ -41,6 +41,7 @@ from semistream.spec import resolve_how
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from semistream.master import Master
     from semistream.options import EnrichOptions
 
     Numbers = dict[str, itertools.count[int]]
@@ -72,7 +73,7 @@ def enrich_frame(
     name = job.called if keep_name else _unique(job.called, spark)
     job = settled(spark, replace(job, name=name, single=single), df.isStreaming)
     table = opened(job)
-    if job.is_versioned and not df.isStreaming:  # also where nothing could be held
+    if isinstance(table, FileMaster) and not df.isStreaming:  # also where nothing could be held
         job = replace(job, files=table.manifest.files)
     job = job.resolved(table, options.on, options.select)
     check_collations(df.schema, job.on)
@@ -130,8 +131,8 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], options: Enrich
     database = for_workers(master)
     path: str | os.PathLike[str]
     if database is not None:
-        path, read = f"{database.store.address}/{database.store.table}", database.read
-    elif isinstance(master, Master):
+        path, read = f"{database.store.address}/{database.store.table}", "database"
+    elif isinstance(master, FileMaster):
         path, read = master.path, master.read
     else:
         path, read = checked_path(master), options.read
@@ -155,7 +156,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], options: Enrich
         "status": _status(options, how),
         "missing": OnMissing.of(options.on_missing, how),
         "earlier": _earlier(df, how),
-        "files": master.manifest.files if isinstance(master, Master) and master.chosen else "",
+        "files": master.manifest.files if isinstance(master, FileMaster) and master.chosen else "",
     }
     return Job(**vars(options) | resolved)
 
