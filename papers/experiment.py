@@ -4,22 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+from semistream import values
 from semistream.algorithms import algorithms
 from semistream.pipeline.file.section import Conflicts, ContextKind, Section
-from semistream.values import (
-    FLAG,
-    SCALAR,
-    SIZE,
-    TEXT,
-    IllegalValueError,
-    Kind,
-    choice,
-    count,
-    mapping,
-    names,
-    number,
-    read_each,
-)
+from semistream.values import IllegalValueError, Kind, choice, count, names, read_each
 
 if TYPE_CHECKING:
     from pydantic import ValidationInfo
@@ -39,10 +27,10 @@ KINDS = {
 }
 VARIED = {
     "rows": count(),
-    "memory": SIZE,
-    "share": number(0.0001, 1),
-    "exponent": number(0, 2),
-    "buffer": SIZE,
+    "memory": values.SIZE,
+    "share": values.number(0.0001, 1),
+    "exponent": values.number(0, 2),
+    "buffer": values.SIZE,
     "k": count(),
     "l": count(),
     "rate": count(),
@@ -57,10 +45,10 @@ def _read_values(value: object, info: "ValidationInfo[Any]") -> tuple[float, ...
     vary = info.data.get("vary", "rows")  # one that is not known is a mistake of its own
     if not isinstance(value, list) or not value:
         raise IllegalValueError.of(f"must be a list of values of {vary}, not {{shown}}")
-    values = read_each(enumerate(value), VARIED[vary].read)
-    if sorted(set(values)) != values:
+    points = read_each(enumerate(value), VARIED[vary].read)
+    if sorted(set(points)) != points:
         raise IllegalValueError.of("must be in ascending order, each value once")
-    return tuple(values)
+    return tuple(points)
 
 
 def _read_series(value: object) -> dict[str, "Series"]:
@@ -71,18 +59,18 @@ def _read_series(value: object) -> dict[str, "Series"]:
 
 
 def _read_line(value: object) -> "Series":
-    options = mapping(SCALAR).read(value)
+    options = values.mapping(values.SCALAR).read(value)
     if "algorithm" not in options:
         raise IllegalValueError.of("has no algorithm; give it as {algorithm: meshjoin}")
-    kinds = {"algorithm": choice(algorithms), "unique": FLAG, "processes": count()}
+    kinds = {"algorithm": choice(algorithms), "unique": values.FLAG, "processes": count()}
     own = {name: options.pop(name) for name in kinds if name in options}
-    values = [read_each([(name, item)], kinds[name].read)[0] for name, item in own.items()]
-    return Series(**dict(zip(own, values, strict=True)), options=options)
+    read = {name: read_each([(name, item)], kinds[name].read)[0] for name, item in own.items()}
+    return Series(**read, options=options)
 
 
 Values = Annotated[tuple[float, ...], ContextKind(_read_values, dict)]
 Vary = Annotated[str, choice(VARIED)]
-Text = Annotated[str, TEXT]
+Text = Annotated[str, values.TEXT]
 Count = Annotated[int, count()]
 
 
@@ -94,8 +82,8 @@ class Data(Section):
     rows: Count
     row_bytes: Count = 120
     stream_bytes: Count = 20
-    exponent: Annotated[float, number(0, 2)] = 1.0
-    sorted: Annotated[bool, FLAG] = False
+    exponent: Annotated[float, values.number(0, 2)] = 1.0
+    sorted: Annotated[bool, values.FLAG] = False
     """Whether R is sorted by access frequency."""
 
     @property
@@ -133,8 +121,8 @@ class Experiment(Section):
     title: Text
     kind: Annotated[str, choice(KINDS)]
     data: Data
-    memory: Annotated[int | None, SIZE] = None
-    share: Annotated[float | None, number(0.0001, 1)] = None
+    memory: Annotated[int | None, values.SIZE] = None
+    share: Annotated[float | None, values.number(0.0001, 1)] = None
     rate: Annotated[int | None, count()] = None
     vary: Vary
     values: Values

@@ -7,20 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from papers.experiment import VARIED, Experiment
 from papers.judge.rules import RULES, Rule
 from papers.reading import ExperimentError, experiments, folder, papers
+from semistream import values
 from semistream.pipeline.file.section import ContextKind, Section
 from semistream.pipeline.file.validate import read_yaml
-from semistream.values import (
-    FLAG,
-    TEXT,
-    IllegalValueError,
-    Kind,
-    choice,
-    mapping,
-    names,
-    nearest,
-    number,
-    read_each,
-)
+from semistream.values import IllegalValueError, Kind, choice, names, read_each
 
 if TYPE_CHECKING:
     from pydantic import ValidationInfo
@@ -51,7 +41,7 @@ class Bounds:
 
 def _read_bounds(value: object) -> Bounds:
     """Read ``{least: 1, most: 2}``, of which one suffices."""
-    bounds = mapping(number(-1e12, 1e12)).read(value)
+    bounds = values.mapping(values.number(-1e12, 1e12)).read(value)
     if not bounds or not set(bounds) <= {"least", "most"}:
         raise IllegalValueError.of("must be {least: …, most: …}, or one of them")
     return Bounds(**bounds)
@@ -70,7 +60,9 @@ def _read_rule(value: object, info: "ValidationInfo[Any]") -> Rule:
     wrong = [key for key in value if key not in {*_KEYS, name}]
     if name is None or wrong:
         legal = sorted({*RULES, *_KEYS})
-        message = f"is not known; choose one of: {', '.join(legal)}.{nearest(wrong[0], legal)}"
+        message = (
+            f"is not known; choose one of: {', '.join(legal)}.{values.nearest(wrong[0], legal)}"
+        )
         raise IllegalValueError(((wrong[0],), message))
     experiment: Experiment | None = info.context.get(info.data.get("figure"))
     lines = choice(experiment.series if experiment else ())
@@ -82,7 +74,7 @@ def _read_rule(value: object, info: "ValidationInfo[Any]") -> Rule:
         "at": Kind(lambda place: place if place in _PLACES else varied.read(place), dict),
         "since": varied,
         "until": varied,
-        "field": TEXT,
+        "field": values.TEXT,
     }
     given = {key: read_each([(key, item)], kinds[key].read)[0] for key, item in value.items()}
     return Rule(name, given.pop(name), **given)
@@ -95,14 +87,14 @@ _BOUNDS = Kind(_read_bounds, dict)
 class Claim(Section):
     """What a paper says, and the rule by which runs decide whether it holds."""
 
-    says: Annotated[str, TEXT]
-    where: Annotated[str, TEXT]
+    says: Annotated[str, values.TEXT]
+    where: Annotated[str, values.TEXT]
     figure: Annotated[str, ContextKind(_read_figure, dict)]
     rule: Annotated[Rule, ContextKind(_read_rule, dict)]
     holds: Annotated[Bounds, _BOUNDS]
     weaker: Annotated[Bounds, _BOUNDS]
-    full_size: Annotated[bool, FLAG] = False
-    """Whether it is about an absolute number, which smaller data cannot show."""
+    full_size: Annotated[bool, values.FLAG] = False
+    """Whether it is about an absolute values.number, which smaller data cannot show."""
 
 
 def claims() -> dict[str, Claim]:

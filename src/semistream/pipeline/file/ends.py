@@ -6,22 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from semistream import values
 from semistream.errors import OptionError
 from semistream.master.database.address import SECRET
 from semistream.pipeline.file.section import PATH, Conflicts, Options, Section
-from semistream.values import (
-    FLAG,
-    TEXT,
-    IllegalValueError,
-    Kind,
-    choice,
-    count,
-    mapping,
-    names,
-    nearest,
-    number,
-    read_text,
-)
+from semistream.values import IllegalValueError, Kind
 from semistream.workloads import Stream, Zipf
 
 __all__ = [
@@ -53,35 +42,34 @@ _TYPES = {
 def _read_schema(value: object) -> str:
     """Read ``id long, name string``, or a mapping from names to types."""
     if not isinstance(value, dict):
-        return read_text(value)
-    columns = mapping(Kind(_read_type, TEXT.schema)).read(value)
+        return values.read_text(value)
+    columns = values.mapping(Kind(_read_type, values.TEXT.schema)).read(value)
     if not columns:
         raise IllegalValueError.of("is empty; give column: type")
     return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns.items())
 
 
 def _read_type(value: object) -> str:
-    kind = read_text(value)
+    kind = values.read_text(value)
     word = re.sub(r"[^a-z_].*", "", kind.strip().lower(), flags=re.DOTALL)
     if word not in _TYPES:
         message = (
             "{shown} is not a type of Spark's; types are long, int, double, string, boolean, "
-            f"date, timestamp, decimal(10,2), binary, array<…>, struct<…>.{nearest(word, _TYPES)}"
+            "date, timestamp, decimal(10,2), binary, array<…>, struct<…>."
         )
-        raise IllegalValueError.of(message)
+        raise IllegalValueError.of(message + values.nearest(word, _TYPES))
     return kind
 
 
 def _read_url(value: object) -> str:
-    url = read_text(value)
+    url = values.read_text(value)
     if _LOGIN.search(url) or any(map(SECRET.search, _OPTION.findall(url))):
         raise IllegalValueError.of("holds a password; give it as password: ${PGPASSWORD}")
     return url
 
 
 Columns = Annotated[
-    str | None,
-    Kind(_read_schema, lambda: {"anyOf": [TEXT.schema(), mapping(TEXT).schema()]}),
+    str | None, Kind(_read_schema, lambda: {"type": ["string", "object"], "minLength": 1})
 ]
 
 
@@ -92,11 +80,11 @@ class FilesSource(Section):
     kind: Literal["files"] = "files"
     path: Annotated[str, PATH]
     """The folder."""
-    format: Annotated[str, choice(("parquet", "json", "csv"))] = "parquet"
+    format: Annotated[str, values.choice(("parquet", "json", "csv"))] = "parquet"
     """The format of the files."""
     schema: Columns = None
     """Columns and types; required for json and csv, and where no Parquet file is there yet."""
-    files_per_batch: Annotated[int | None, count()] = None
+    files_per_batch: Annotated[int | None, values.count()] = None
     """At most so many files a batch; all that are there if not given."""
     options: Options = field(default_factory=dict)
     """Options of Spark's reader."""
@@ -112,21 +100,21 @@ class KafkaSource(Section):
     """A topic of Kafka's, its values JSON objects or raw bytes."""
 
     kind: Literal["kafka"] = "kafka"
-    servers: Annotated[str, TEXT]
+    servers: Annotated[str, values.TEXT]
     """The brokers, as host:9092."""
-    topic: Annotated[str, TEXT]
+    topic: Annotated[str, values.TEXT]
     """The topic."""
-    format: Annotated[str, choice(("json", "raw"))] = "json"
+    format: Annotated[str, values.choice(("json", "raw"))] = "json"
     """json, which needs a schema, or raw: a column value of bytes."""
     schema: Columns = None
     """Columns and types of the JSON objects."""
-    starting_offsets: Annotated[str, TEXT] = "earliest"
+    starting_offsets: Annotated[str, values.TEXT] = "earliest"
     """earliest, latest, or Kafka's JSON of offsets."""
-    rows_per_batch: Annotated[int | None, count()] = None
+    rows_per_batch: Annotated[int | None, values.count()] = None
     """At most so many records a batch; no limit if not given."""
-    metadata: Annotated[tuple[str, ...] | None, names(choice(_METADATA))] = None
+    metadata: Annotated[tuple[str, ...] | None, values.names(values.choice(_METADATA))] = None
     """What of a record comes as columns kafka_…; its origin where the sink is Kafka, too."""
-    malformed: Annotated[str, choice(("fail", "drop", "null"))] = "fail"
+    malformed: Annotated[str, values.choice(("fail", "drop", "null"))] = "fail"
     """What a value that is not of the schema does."""
     options: Options = field(default_factory=dict)
     """Options of Spark's reader, as kafka.security.protocol."""
@@ -150,23 +138,23 @@ class GeneratorSource(Section):
     """Built-in sales, whose keys follow Zipf's law."""
 
     kind: Literal["generator"] = "generator"
-    keys: Annotated[int, count()]
+    keys: Annotated[int, values.count()]
     """How many keys there are."""
-    rows: Annotated[int | None, count()] = None
+    rows: Annotated[int | None, values.count()] = None
     """How many rows in all; no end if not given."""
-    rows_per_batch: Annotated[int, count()] = 100_000
+    rows_per_batch: Annotated[int, values.count()] = 100_000
     """How many rows a batch has."""
-    skew: Annotated[float, number(0, 10)] = 1.0
+    skew: Annotated[float, values.number(0, 10)] = 1.0
     """The exponent of Zipf's law; 0 is uniform."""
-    seed: Annotated[int, count(0)] = 0
+    seed: Annotated[int, values.count(0)] = 0
     """The same seed gives the same rows."""
-    row_bytes: Annotated[int, count()] = 20
+    row_bytes: Annotated[int, values.count()] = 20
     """The width of a row."""
-    absent: Annotated[float, number(0, 1)] = 0.0
+    absent: Annotated[float, values.number(0, 1)] = 0.0
     """The fraction of rows without a match."""
-    stride: Annotated[int, count()] = 1
+    stride: Annotated[int, values.count()] = 1
     """The step between keys."""
-    strings: Annotated[bool, FLAG] = False
+    strings: Annotated[bool, values.FLAG] = False
     """Whether keys are strings."""
 
     def conflicts(self) -> Conflicts:
@@ -194,21 +182,22 @@ class RateSource(Section):
     """Spark's own test source: columns timestamp and value."""
 
     kind: Literal["rate"] = "rate"
-    rows_per_second: Annotated[int, count()] = 1000
+    rows_per_second: Annotated[int, values.count()] = 1000
     """How many rows a second."""
-    partitions: Annotated[int | None, count()] = None
+    partitions: Annotated[int | None, values.count()] = None
     """How many partitions a batch has; Spark's default if not given."""
+
+
+# Docstrings of fields are not inherited; these are.
+_PARTITIONS = "Columns by whose values files are put into folders."
+_WRITER = "Options of Spark's writer."
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TableSink(Section):
     path: Annotated[str, PATH, Field(description="The folder.")]
-    partition_by: Annotated[
-        tuple[str, ...], names(), Field(description="Columns by whose values folders are made.")
-    ] = ()
-    options: Annotated[Options, Field(description="Options of Spark's writer.")] = field(
-        default_factory=dict
-    )
+    partition_by: Annotated[tuple[str, ...], values.names(), Field(description=_PARTITIONS)] = ()
+    options: Annotated[Options, Field(description=_WRITER)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,11 +219,11 @@ class KafkaSink(Section):
     """A topic of Kafka's: a JSON object a row."""
 
     kind: Literal["kafka"] = "kafka"
-    servers: Annotated[str, TEXT]
+    servers: Annotated[str, values.TEXT]
     """The brokers, as host:9092."""
-    topic: Annotated[str, TEXT]
+    topic: Annotated[str, values.TEXT]
     """The topic."""
-    key: Annotated[str | None, TEXT] = None
+    key: Annotated[str | None, values.TEXT] = None
     """The column that is the records' key; none if not given."""
     options: Options = field(default_factory=dict)
     """Options of Spark's writer, as kafka.security.protocol."""
@@ -245,15 +234,15 @@ class PostgresqlSink(Section):
     """A table of PostgreSQL's."""
 
     kind: Literal["postgresql"] = "postgresql"
-    url: Annotated[str, Kind(_read_url, TEXT.schema)]
+    url: Annotated[str, Kind(_read_url, values.TEXT.schema)]
     """The database, as postgresql://host:5432/database."""
-    table: Annotated[str, TEXT]
+    table: Annotated[str, values.TEXT]
     """The table, made if it is not there."""
-    user: Annotated[str | None, TEXT] = None
+    user: Annotated[str | None, values.TEXT] = None
     """The user."""
-    password: Annotated[str | None, TEXT] = field(default=None, repr=False)
+    password: Annotated[str | None, values.TEXT] = field(default=None, repr=False)
     """The user's password, as ${PGPASSWORD}."""
-    ledger: Annotated[str, TEXT] = "semistream_ledger"
+    ledger: Annotated[str, values.TEXT] = "semistream_ledger"
     """The table that has the numbers of the batches that are written."""
     options: Options = field(default_factory=dict)
     """Options of JDBC."""
@@ -277,9 +266,9 @@ class ConsoleSink(Section):
     """Some rows of each batch, printed."""
 
     kind: Literal["console"] = "console"
-    rows: Annotated[int, count()] = 20
+    rows: Annotated[int, values.count()] = 20
     """How many rows of a batch."""
-    truncate: Annotated[bool, FLAG] = True
+    truncate: Annotated[bool, values.FLAG] = True
     """Whether long values are cut."""
 
 

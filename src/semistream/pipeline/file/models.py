@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from semistream import values
 from semistream.errors import OptionError
 from semistream.master.database.address import has_password, is_url
 from semistream.master.place import without_secrets
@@ -17,17 +18,7 @@ from semistream.pipeline.file.columns import Columns
 from semistream.pipeline.file.ends import Sink, Source
 from semistream.pipeline.file.errors import Mark
 from semistream.pipeline.file.section import PATH, Conflicts, Section
-from semistream.values import (
-    SCALAR,
-    SECONDS,
-    TEXT,
-    IllegalValueError,
-    Kind,
-    choice,
-    mapping,
-    names,
-    nearest,
-)
+from semistream.values import IllegalValueError, Kind
 
 __all__ = ["NOW", "Enrichment", "Pipeline", "PipelineFile", "Quarantine", "Waiting"]
 
@@ -55,7 +46,7 @@ def _read_interval(value: object) -> str:
     if isinstance(value, str) and (interval := _INTERVAL.fullmatch(plain)):
         unit = _UNITS.get(interval[2]) or interval[2].removesuffix("s")
         return f"{interval[1]} {unit}s"
-    near = nearest(plain.split()[-1] if plain else "", ["seconds", "minutes", NOW])
+    near = values.nearest(plain.split()[-1] if plain else "", ["seconds", "minutes", NOW])
     message = (
         "{shown} is not known; give an interval such as 10s or '10 seconds' (ms, s, m, h, d, "
         "or in words), or 'available now' to process what is there and end; without it "
@@ -64,13 +55,13 @@ def _read_interval(value: object) -> str:
     raise IllegalValueError.of(message)
 
 
-def _read_conf(value: object) -> dict[str, str]:
-    """Read settings as Spark's configuration writes them."""
-    settings: dict[str, Any] = mapping(SCALAR).read(value)
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in settings.items()
-    }
+def _read_conf(value: object) -> str:
+    """Read a value as Spark's configuration writes it."""
+    scalar = values.SCALAR.read(value)
+    return str(scalar).lower() if isinstance(scalar, bool) else str(scalar)
+
+
+Conf = Annotated[Mapping[str, str], values.mapping(Kind(_read_conf, values.SCALAR.schema))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,21 +70,21 @@ class Enrichment(Section, EnrichOptions):
 
     master: Annotated[str, PATH]
     """The folder of a master table, or the URL of a database."""
-    table: Annotated[str, TEXT] = ""
+    table: Annotated[str, values.TEXT] = ""
     """The table of a database; required there."""
-    key: Annotated[tuple[str, ...], names()] = ()
+    key: Annotated[tuple[str, ...], values.names()] = ()
     """The key of a database's table; required there."""
-    ttl: Annotated[float | None, SECONDS] = None
+    ttl: Annotated[float | None, values.SECONDS] = None
     """How long a row of a database counts; as long as the Spark application if not given."""
-    absent_ttl: Annotated[float | None, SECONDS] = None
+    absent_ttl: Annotated[float | None, values.SECONDS] = None
     """How long it counts that a database has no row; a twentieth of ttl if not given."""
-    retry: Annotated[float | None, SECONDS] = None
+    retry: Annotated[float | None, values.SECONDS] = None
     """How long a database that does not answer is tried again; a minute if not given."""
-    password_env: Annotated[str, TEXT] = ""
+    password_env: Annotated[str, values.TEXT] = ""
     """The environment variable that has the database's password."""
-    feed: Annotated[str, TEXT] = ""
+    feed: Annotated[str, values.TEXT] = ""
     """Where changes of a database's rows are announced."""
-    surrogate: Annotated[str, TEXT] = ""
+    surrogate: Annotated[str, values.TEXT] = ""
     """The column of surrogate keys, which new members get; for a left join."""
     dimension: Annotated[str, PATH] = ""
     """The Delta table to which new members are written."""
@@ -194,11 +185,11 @@ class Waiting(Section):
 
     path: Annotated[str, PATH] = ""
     """The table's folder; PATH.waiting beside the sink if not given."""
-    delay: Annotated[float, SECONDS] = 30.0
+    delay: Annotated[float, values.SECONDS] = 30.0
     """After how long rows are tried again, in seconds, or as 10m."""
-    grace: Annotated[float, SECONDS] = 3600.0
+    grace: Annotated[float, values.SECONDS] = 3600.0
     """How long rows wait at most."""
-    then: Annotated[str, choice(("quarantine", "null"))] = "quarantine"
+    then: Annotated[str, values.choice(("quarantine", "null"))] = "quarantine"
     """What becomes of rows that have waited in vain."""
 
     def conflicts(self) -> Conflicts:
@@ -213,7 +204,7 @@ class Waiting(Section):
 class PipelineFile(Section):
     """A pipeline of semistream: a source, enrichments, column choices, a sink."""
 
-    name: Annotated[str, TEXT] = ""
+    name: Annotated[str, values.TEXT] = ""
     """Names the query; the file's name if not given."""
     source: Source
     """Where rows come from."""
@@ -233,13 +224,11 @@ class PipelineFile(Section):
     """Where rows without a master row go, if an enrichment has on_missing: quarantine or wait."""
     waiting: Waiting = field(default_factory=Waiting)
     """Where rows wait, if an enrichment has on_missing: wait."""
-    trigger: Annotated[str | None, Kind(_read_interval, TEXT.schema)] = None
+    trigger: Annotated[str | None, Kind(_read_interval, values.TEXT.schema)] = None
     """10s, or available now to process what is there and end; the next batch at once by default."""
     checkpoint: Annotated[str, PATH] = ""
     """The folder that says how far the query has come; beside the sink if not given."""
-    spark: Annotated[Mapping[str, str], Kind(_read_conf, mapping(SCALAR).schema)] = field(
-        default_factory=dict
-    )
+    spark: Conf = field(default_factory=dict)
     """Spark's settings, as spark.sql.shuffle.partitions: 8."""
 
     @property

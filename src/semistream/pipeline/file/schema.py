@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from semistream.options import EnrichOptions
 from semistream.pipeline.file.models import PipelineFile
 
 __all__ = ["schema_text"]
@@ -14,6 +15,9 @@ __all__ = ["schema_text"]
 def schema_text() -> str:
     """Return the JSON Schema as text; ``semistream check --schema`` prints it."""
     made = TypeAdapter(PipelineFile).json_schema()
+    # Pydantic reads a class's own docstrings only, not those of fields that it inherits.
+    options = TypeAdapter(EnrichOptions).json_schema()["properties"]
+    made["$defs"]["Enrichment"]["properties"] |= options
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_plain(made)}
     return json.dumps(schema, indent=2, ensure_ascii=False)
 
@@ -23,7 +27,8 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if isinstance(schema, str):
-        return re.sub(r'``"?(.*?)"?``', r"`\1`", schema)  # `inner` instead of ``"inner"``
+        text = re.sub(r'``"?(.*?)"?``', r"`\1`", schema)  # `inner` instead of ``"inner"``
+        return re.sub(r"\s+", " ", text)
     if not isinstance(schema, dict):
         return schema
     if "kind" in schema.get("properties", {}):  # it has a default, but says which section it is

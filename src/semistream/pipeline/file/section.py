@@ -21,7 +21,10 @@ Conflicts = Iterator[tuple[str | ValuePath, str]]
 class Section:
     """A part of a file."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid", "use_attribute_docstrings": True}
+    __pydantic_config__: ClassVar[dict[str, Any]] = {
+        "extra": "forbid",
+        "use_attribute_docstrings": True,
+    }
 
     def conflicts(self) -> Conflicts:
         """Yield what is wrong between the section's own fields: a field and a message."""
