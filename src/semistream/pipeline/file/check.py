@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
@@ -17,7 +17,6 @@ import pyarrow as pa
 from semistream.algorithms import choose
 from semistream.errors import BudgetError, OptionError, SchemaError, SemistreamError
 from semistream.hotset import HostShare, default_root
-from semistream.master import Master, open_master
 from semistream.missing import QUARANTINED, SINCE, STAGED, OnMissing
 from semistream.names import RESERVED, reserved
 from semistream.pipeline.file.columns import arrange, wrong_columns
@@ -29,15 +28,10 @@ if TYPE_CHECKING:
 
     from semistream.arrow.keys import TypeName
     from semistream.engine.plan import Plan
+    from semistream.master import Master
     from semistream.pipeline.file.models import Enrichment, Pipeline
 
 __all__ = ["Flow", "Step", "Surroundings", "check"]
-
-
-def _open(step: Enrichment) -> Master:
-    if step.live:
-        return open_master(step.master, **step.database)
-    return open_master(step.master, read=step.read)
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ class Surroundings:
 
     tasks: int = 1
     """How many tasks an executor runs at once; they share the memory of an enrichment."""
-    opened: Callable[[Enrichment], Master] = _open
+    open_master: Callable[[Enrichment], Master] = methodcaller("open")
     """Open the master of an enrichment."""
     leaving: Callable[[pa.Field], pa.DataType] = attrgetter("type")
     """Return the type in which a column of a master leaves the enrichment."""
@@ -111,7 +105,7 @@ def check(pipeline: Pipeline, stream: pa.Schema, surroundings: Surroundings | No
 
 
 class _Checker:
-    """Follows the columns through a pipeline, and collects what is wrong."""
+    """Follows the columns through a pipeline, and collects problems."""
 
     def __init__(self, pipeline: Pipeline, around: Surroundings) -> None:
         self._pipeline, self._around = pipeline, around
@@ -143,7 +137,7 @@ class _Checker:
     def _enrich(self, where: str, step: Enrichment, stream: pa.Schema | None) -> pa.Schema | None:
         """Return the columns after a step; as far as they are known where it has a mistake."""
         try:
-            master = self._around.opened(step)
+            master = self._around.open_master(step)
         except (SemistreamError, OSError) as error:
             self._wrong(f"{where}.master", f": {error}")
             return None

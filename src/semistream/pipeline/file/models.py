@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 
 from semistream import values
 from semistream.errors import OptionError
+from semistream.master import Master, open_master
 from semistream.master.database.address import has_password, is_url
 from semistream.master.place import without_secrets
 from semistream.missing import SPLITTING
@@ -111,6 +112,12 @@ class Enrichment(Section, EnrichOptions):
         known = ("table", "key", "ttl", "absent_ttl", "retry", "password_env", "feed")
         given = {name: getattr(self, name) for name in known}
         return {name: value for name, value in given.items() if value not in ("", (), None)}
+
+    def open(self, copy: str = "") -> Master:
+        """Open the master, or a copy of it on this host."""
+        if self.live:
+            return open_master(self.master, **self.database)
+        return open_master(copy or self.master, read=self.read)
 
     def patient(self, delay: float) -> "Enrichment":
         """Return the enrichment whose rows are tried again so often.

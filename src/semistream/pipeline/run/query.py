@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from semistream.errors import SemistreamError
-from semistream.master import Master, open_master
 from semistream.pipeline.checkpoint import checkpoint
 from semistream.pipeline.file.check import Flow, Surroundings, check
 from semistream.pipeline.file.errors import PipelineError, Problem
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from semistream.master import Master
     from semistream.pipeline import Pipeline
     from semistream.pipeline.file.models import Enrichment
 
@@ -86,19 +86,15 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
 
 def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
     """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
-    around = Surroundings(tasks_at_once(spark), _opened, transferred, type_name)
+    around = Surroundings(tasks_at_once(spark), _open, transferred, type_name)
     flow = check(pipeline, arrow_schema(stream.schema), around)
     check_dimensions(pipeline, flow, spark)
     return flow
 
 
-def _opened(step: Enrichment) -> Master:
-    path = step.master
-    if step.live:
-        return open_master(path, **step.database)
-    if copies := Copies.of(step.localize):
-        path = local_copy(path, copies)
-    return open_master(path, read=step.read)
+def _open(step: Enrichment) -> Master:
+    copies = Copies.of(step.localize)
+    return step.open(local_copy(step.master, copies) if copies else "")
 
 
 def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> DataFrame:
@@ -112,7 +108,7 @@ def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> Data
             name = f"{step.name} (again)"
             options = replace(options, transfer=transfer, name=name, check=False)
         single = bool(step.surrogate) or pipeline.keeps_single(i)
-        master = _opened(step) if step.live else step.master
+        master = step.open() if step.live else step.master
         try:
             stream = enrich_frame(stream, master, options, single=single, keep_name=True)
         except SemistreamError as error:

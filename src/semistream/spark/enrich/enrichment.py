@@ -20,10 +20,10 @@ from semistream.names import check_text
 from semistream.spark.cluster import executors as cluster
 from semistream.spark.enrich.choice import (
     Setting,
-    affordable_ways,
-    afforded,
+    affordable,
     choose_partition,
     choose_transfer,
+    fit_budget,
 )
 from semistream.spark.enrich.probe import probe
 from semistream.spark.jvm.lookup import by_jvm, why_not
@@ -81,9 +81,9 @@ def enrich_frame(
     everywhere = job.tasks * cluster.executors(spark)
     no_java, shortage = partial(why_not, spark, job, table), partial(_shortage, job, table)
     setting = Setting(table, job.how, job.algorithm, everywhere, None, no_java, shortage)
-    ways = affordable_ways(options.transfer, setting)
+    ways = affordable(options.transfer, setting)
     setting = replace(setting, hosts=probe(spark, job) if options.check else None)
-    transfer = afforded(choose_transfer(options.transfer, setting), ways)
+    transfer = fit_budget(choose_transfer(options.transfer, setting), ways)
     partition = choose_partition(options.partition, setting)
     log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
     if partition.value == "key":
