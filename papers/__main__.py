@@ -54,7 +54,7 @@ def reproduce(
     continues where it stopped. The report is OUTPUT/report.html.
     """
     with messages(), needed("reproduce", yaml="pipeline", pyspark="spark", pandas="spark"):
-        from papers.experiment import experiments
+        from papers.reading import experiments
         from papers.report import write_report
 
         chosen, scale = experiments(only), scale_of(quick, full)

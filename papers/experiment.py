@@ -1,30 +1,19 @@
-"""The papers' experiments as data: settings, what is varied, what is run and measured."""
+"""An experiment of a paper as data: the settings, what is varied, what is run and measured."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Annotated, Any, Literal, TypeVar
-
-import yaml
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
-from pydantic.dataclasses import dataclass
-
+from semistream import values
 from semistream.algorithms import algorithms
-from semistream.errors import OptionError, SemistreamError
-from semistream.units import parse_bytes, parse_count
+from semistream.pipeline.file.section import Conflicts, ContextKind, Section
+from semistream.values import IllegalValueError, Kind, choice, count, names, read_each
 
-T = TypeVar("T")
-PAPERS = ("meshjoin", "x-hybridjoin", "tuned-x-hybridjoin", "pcsrj", "moij")
+if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+
+__all__ = ["KINDS", "VARIED", "Data", "Experiment", "Lines", "Paper", "Series"]
+
 KINDS = {
     "rate": "stream rows a second",
     "validation": "stream rows a second, predicted and measured",
@@ -36,67 +25,65 @@ KINDS = {
     "nodes": "stream rows a second of processes side by side",
     "tasks": "stream rows a second of tasks on Spark",
 }
-Count = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
-Size = Annotated[int, BeforeValidator(parse_bytes), Field(ge=1)]
-Share = Annotated[float, Field(ge=0.0001, le=1)]
-Exponent = Annotated[float, Field(ge=0, le=2)]
-VARIED: dict[str, Any] = {
-    "rows": Count,
-    "memory": Size,
-    "share": Share,
-    "exponent": Exponent,
-    "buffer": Size,
-    "k": Count,
-    "l": Count,
-    "rate": Count,
-    "tasks": Count,
+VARIED = {
+    "rows": count(),
+    "memory": values.SIZE,
+    "share": values.number(0.0001, 1),
+    "exponent": values.number(0, 2),
+    "buffer": values.SIZE,
+    "k": count(),
+    "l": count(),
+    "rate": count(),
+    "tasks": count(),
 }
 _KNOBS = frozenset({"buffer", "k", "l"})
 _NODES = 2  # processes of a line, if it has several
-_STRICT = ConfigDict(extra="forbid")
 
 
-class ExperimentError(SemistreamError, ValueError):
-    """A file of an experiment or of claims has mistakes; the message lists all of them."""
+def _read_values(value: object, info: "ValidationInfo[Any]") -> tuple[float, ...]:
+    """Read the values of what is varied, in ascending order."""
+    vary = info.data.get("vary", "rows")  # one that is not known is a mistake of its own
+    if not isinstance(value, list) or not value:
+        raise IllegalValueError.of(f"must be a list of values of {vary}, not {{shown}}")
+    points = read_each(enumerate(value), VARIED[vary].read)
+    if sorted(set(points)) != points:
+        raise IllegalValueError.of("must be in ascending order, each value once")
+    return tuple(points)
 
 
-def one_of(what: str, known: Callable[[], list[str]]) -> BeforeValidator:
-    """Accept only these names; the error suggests the nearest one."""
-
-    def check(name: str) -> str:
-        if name not in known():
-            raise OptionError.unknown(what, name, known())
-        return name
-
-    return BeforeValidator(check)
+def _read_series(value: object) -> dict[str, "Series"]:
+    """Read the lines of a figure: names of algorithms, or a mapping with options of each."""
+    if not isinstance(value, dict):
+        return {name: Series(name) for name in names(choice(algorithms)).read(value)}
+    return dict(zip(value, read_each(value.items(), _read_line), strict=True))
 
 
-def _check_values(given: Any) -> Any:
-    """Read the values of what is varied by its kind; they must ascend."""
-    vary = given.get("vary") if isinstance(given, dict) else None
-    if vary in VARIED and "values" in given:
-        one = TypeAdapter(VARIED[vary])
-        values = tuple(one.validate_python(value) for value in given["values"])
-        if list(values) != sorted(set(values)) or not values:
-            msg = f"values {list(values)} must be in ascending order, each once"
-            raise ValueError(msg)
-        return given | {"values": values}
-    return given
+def _read_line(value: object) -> "Series":
+    options = values.mapping(values.SCALAR).read(value)
+    if "algorithm" not in options:
+        raise IllegalValueError.of("has no algorithm; give it as {algorithm: meshjoin}")
+    kinds = {"algorithm": choice(algorithms), "unique": values.FLAG, "processes": count()}
+    own = {name: options.pop(name) for name in kinds if name in options}
+    read = {name: read_each([(name, item)], kinds[name].read)[0] for name, item in own.items()}
+    return Series(**read, options=options)
 
 
-Varied = Annotated[str, one_of("vary", lambda: list(VARIED))]
+Values = Annotated[tuple[float, ...], ContextKind(_read_values, dict)]
+Vary = Annotated[str, choice(VARIED)]
+Text = Annotated[str, values.TEXT]
+Count = Annotated[int, count()]
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
-class Data:
+@dataclass(frozen=True, kw_only=True)
+class Data(Section):
     """Master and stream: sizes, skew, where they come from."""
 
-    source: Literal["zipf", "tpch", "weather"]
+    source: Annotated[str, choice(("zipf", "tpch", "weather"))]
     rows: Count
     row_bytes: Count = 120
     stream_bytes: Count = 20
-    exponent: Exponent = 1.0
-    sorted: bool = False
+    exponent: Annotated[float, values.number(0, 2)] = 1.0
+    sorted: Annotated[bool, values.FLAG] = False
     """Whether R is sorted by access frequency."""
 
     @property
@@ -105,144 +92,72 @@ class Data:
         return self.rows * self.row_bytes
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True)
 class Series:
     """One line of a figure: an algorithm and its options."""
 
-    algorithm: Annotated[str, one_of("algorithm", lambda: list(algorithms()))]
-    options: Mapping[str, int | float | str] = field(default_factory=dict)
+    algorithm: str
+    options: Mapping[str, Any] = field(default_factory=dict)
     unique: bool = False
     """Whether it joins with R without duplicates, as the papers' CACHEJOIN does."""
     processes: int = 1
     """How many share R, the stream and the memory."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _gather_options(cls, given: Any) -> Any:
-        own = {"algorithm", "options", "unique", "processes"}
-        if not isinstance(given, dict) or "options" in given:
-            return given
-        options = {name: value for name, value in given.items() if name not in own}
-        return {name: given[name] for name in given if name in own} | {"options": options}
 
-
-@dataclass(frozen=True, config=_STRICT)
-class Lines:
+@dataclass(frozen=True, kw_only=True)
+class Lines(Section):
     """A second setting that is varied: a line of the figure for each of its values."""
 
-    vary: Varied
-    values: tuple[float, ...]
-    _read = model_validator(mode="before")(_check_values)
+    vary: Vary
+    values: Values
 
 
-def _named_lines(given: Any) -> Any:
-    """Let a list of algorithms stand for lines of these names."""
-    return {name: {"algorithm": name} for name in given} if isinstance(given, list) else given
-
-
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
-class Experiment:
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Section):
     """A figure of a paper: what is run for it."""
 
-    figure: str
-    section: str
-    title: str
-    kind: Annotated[str, one_of("kind", lambda: list(KINDS))]
+    figure: Text
+    section: Text
+    title: Text
+    kind: Annotated[str, choice(KINDS)]
     data: Data
-    memory: Size | None = None
-    share: Share | None = None
-    rate: Count | None = None
-    vary: Varied
-    values: tuple[int | float, ...]
+    memory: Annotated[int | None, values.SIZE] = None
+    share: Annotated[float | None, values.number(0.0001, 1)] = None
+    rate: Annotated[int | None, count()] = None
+    vary: Vary
+    values: Values
     lines: Lines | None = None
-    series: Annotated[dict[str, Series], BeforeValidator(_named_lines)]
-    note: str = ""
-    _read = model_validator(mode="before")(_check_values)
+    series: Annotated[Mapping[str, Series], Kind(_read_series, dict)]
+    note: Text = ""
 
-    @model_validator(mode="after")
-    def _check(self) -> Experiment:
-        if conflicts := list(self._conflicts()):
-            raise ValueError("; ".join(conflicts))
-        return self
-
-    def _conflicts(self) -> Iterator[str]:
+    def conflicts(self) -> Conflicts:
         """Yield settings that do not go together."""
         varied = {self.vary, self.lines.vary if self.lines else ""}
         given = {n for n in ("memory", "share") if getattr(self, n) is not None} | varied
         if self.kind != "least" and not given & {"memory", "share"}:
-            yield "memory is missing; give memory or share, or vary one of them"
+            yield "memory", "is missing; give memory or share, or vary one of them"
         for name in ("memory", "share", "rate"):
             if name in varied and getattr(self, name) is not None:
-                yield f"{name} is varied; leave it out"
+                yield name, "is varied; leave it out"
         if self.kind == "least" and "rate" not in varied and self.rate is None:
-            yield "rate is missing; give it, or vary it"
-        if (self.kind in {"curve", "reads"}) != (self.vary in _KNOBS):
-            knobs = ", ".join(sorted(_KNOBS))
-            yield f"vary {self.vary}: the kinds curve and reads vary one of {knobs}, others do not"
+            yield "rate", "is missing; give it, or vary it"
+        if self.kind in {"curve", "reads"} and self.vary not in _KNOBS:
+            yield "vary", f"must be one of {', '.join(sorted(_KNOBS))} with kind: {self.kind}"
         if (self.kind == "tasks") != (self.vary == "tasks"):
-            yield "vary tasks is for the kind tasks, which has no other"
+            yield "vary", "tasks is for the kind tasks, which has no other"
+        if self.kind not in {"curve", "reads"} and self.vary in _KNOBS:
+            yield "vary", f"{self.vary} is for the kinds curve and reads, not {self.kind}"
         for name, line in self.series.items():
             plain = self.kind == "nodes" and not line.options and not line.unique
             if line.processes != 1 and not (line.processes == _NODES and plain):
-                yield f"series {name}: processes is 1, or 2 with kind: nodes and no other option"
+                yield "series", f"{name}: processes is 1, or 2 with kind: nodes and no other option"
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
-class Paper:
+@dataclass(frozen=True, kw_only=True)
+class Paper(Section):
     """A paper: what it is, on what it was measured, its figures in order."""
 
-    name: str
-    citation: str
-    machine: str
-    order: tuple[str, ...]
-
-
-def folder() -> Traversable:
-    """Return the folder of the papers' files: data of this package."""
-    return files("papers")
-
-
-def papers() -> dict[str, Paper]:
-    """Return the papers by name, in the order in which they are shown."""
-    return {name: read(folder() / name / "paper.yaml", Paper) for name in PAPERS}
-
-
-def experiments(only: str | None = None) -> dict[str, Experiment]:
-    """Return the experiments by ``paper/figure``, in order; all, or those of one name.
-
-    Parameters
-    ----------
-    only
-        ``"moij/figure-7a"``, or ``"moij"`` for all of a paper.
-
-    Examples
-    --------
-    >>> experiments("meshjoin/figure-8")["meshjoin/figure-8"].kind
-    'reads'
-    """
-    known = [f"{name}/{figure}" for name, paper in papers().items() for figure in paper.order]
-    chosen = [name for name in known if only in {None, name, name.split("/")[0]}]
-    if not chosen:
-        raise OptionError.unknown("experiment", only, [*known, *PAPERS])
-    return {name: read(folder() / f"{name}.yaml", Experiment) for name in chosen}
-
-
-def read(file: Traversable, kind: type[T]) -> T:
-    """Read a YAML file.
-
-    Raises
-    ------
-    ExperimentError
-        The file has mistakes: all of them.
-    """
-    return validate(yaml.safe_load(file.read_text(encoding="utf-8")), kind, file.name)
-
-
-def validate(content: Any, kind: type[T], name: str) -> T:
-    """Check the content of a file, or of a part of it; raise with all mistakes."""
-    try:
-        return TypeAdapter(kind).validate_python(content)
-    except ValidationError as error:
-        mistakes = [(".".join(map(str, each["loc"])), each["msg"]) for each in error.errors()]
-        lines = (f"{name}: {place}: {message}" for place, message in mistakes)
-        raise ExperimentError("\n".join(lines)) from None
+    name: Text
+    citation: Text
+    machine: Text
+    order: Annotated[tuple[str, ...], names()]

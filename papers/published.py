@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from papers.experiment import folder
+from papers.reading import folder
 from semistream.errors import OptionError
 from semistream.units import parse_bytes, parse_count
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.table import Sheet, markdown
-from papers.experiment import Experiment, Paper, experiments, papers
+from papers.experiment import Experiment, Paper
 from papers.judge.claims import claims
 from papers.judge.figure import caption, draw
 from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, Verdict, judge, lost
 from papers.published import Published, published
+from papers.reading import experiments, papers
 from papers.run.runner import loaded
 from semistream.units import format_bytes
 

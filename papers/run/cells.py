@@ -54,7 +54,7 @@ def groups(experiment: Experiment, factor: float) -> Iterator[Group]:
 
     Examples
     --------
-    >>> from papers.experiment import experiments
+    >>> from papers.reading import experiments
     >>> name = "x-hybridjoin/figure-3a"
     >>> first, *_ = groups(experiments(name)[name], factor=0.1)
     >>> first.name, first.rows, [cell.label for cell in first.cells][-2:]

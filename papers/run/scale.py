@@ -43,7 +43,7 @@ class Scale:
 
         Examples
         --------
-        >>> from papers.experiment import experiments
+        >>> from papers.reading import experiments
         >>> moij = experiments("moij/figure-7a")["moij/figure-7a"]
         >>> [scale.factor(moij) for scale in SCALES.values()]
         [0.0025, 0.1, 1.0]
