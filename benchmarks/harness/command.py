@@ -174,6 +174,8 @@ def command_line(benchmarks: Iterable[Benchmark[Any]]) -> typer.Typer:
         with messages():
             for path in record:
                 content = read_record(path)
+                if content["kind"] not in known:
+                    raise OptionError.unknown("kind of record", content["kind"], known)
                 benchmark = known[content["kind"]]
                 if figures is not None:
                     benchmark.draw(content, figures)

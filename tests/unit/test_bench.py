@@ -373,6 +373,8 @@ def test_tables_go_between_the_marks_of_a_file(matrix_record, tmp_path):
     with pytest.raises(OptionError, match="no marks <!-- peers -->"):
         between_marks(text, "peers", "")
     assert "adaptive against" in bench("show", record).output
+    write_record(matrix_record | {"kind": "matrices"}, record)
+    assert "Did you mean 'matrix'" in bench("show", record).output
 
 
 def test_a_record_is_small_and_whole(matrix_record, tmp_path):
