@@ -6,7 +6,7 @@ import ctypes
 import mmap
 from pathlib import Path
 
-from semistream.master.files.drafts import held_pages
+from semistream.master.files.drafts import resident_pages
 
 __all__ = ["anonymous_bytes", "resident_bytes"]
 
@@ -24,5 +24,5 @@ def resident_bytes(path: Path) -> int:
         return 0
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE) as data:
         address = ctypes.addressof(ctypes.c_char.from_buffer(data))
-        pages = held_pages(address, size)
+        pages = resident_pages(address, size)
     return pages if pages < 0 else pages * mmap.PAGESIZE

@@ -96,7 +96,7 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
     """
     from semistream.master.arguments import callback, master_folder, yes_or_no
     from semistream.master.build.build import build_from_rows
-    from semistream.master.lake.find import is_table
+    from semistream.master.lake.kinds import is_table
     from semistream.master.source import SparkDataFrame
 
     path, report = master_folder(path), callback(progress, "progress")

@@ -109,7 +109,7 @@ def _scatter(ranks: Ints, keys: int) -> Ints:
 
 @njit(cache=True)
 def _hashes(ids: Words, salts: Words) -> Words:
-    """Give a word per id and salt (splitmix64): for one salt no two ids have the same."""
+    """Return a word per id and salt (splitmix64): for one salt no two ids have the same."""
     out = np.empty((ids.size, salts.size), np.uint64)
     for i in range(ids.size):
         for j in range(salts.size):
@@ -179,13 +179,13 @@ class Zipf:
         return _draw_ranks(rng, int(n), int(self.keys), float(self.exponent))
 
     def probability(self, rank: ArrayLike) -> NDArray[np.float64]:
-        """Give the chance that a draw has this rank; exact, for one rank or an array of them."""
+        """Return the chance that a draw has this rank; exact, for one rank or an array of them."""
         exponent = float(self.exponent)
         weight = self._checked(rank).astype(np.float64) ** -exponent
         return np.asarray(weight / _harmonic(int(self.keys), exponent))
 
     def key_of(self, ranks: ArrayLike) -> Ints:
-        """Give the key that has this rank: a bijection from 1..keys to 0..keys-1."""
+        """Return the key that has this rank: a bijection from 1..keys to 0..keys-1."""
         checked = self._checked(ranks)
         if not self.scatter:
             return np.asarray(checked - 1)
@@ -454,7 +454,7 @@ class Arrivals:
         _check("bias", self.bias, 0.5, 0.999, "0.5 is even, 0.7 is bursty", "a number")
 
     def counts(self, slots: int) -> Ints:
-        """Give how many rows come in each of ``slots`` equal slots: ``rate * slots`` in all.
+        """Return how many rows come in each of ``slots`` equal slots: ``rate * slots`` in all.
 
         If ``slots`` is not a power of two they are the beginning of the next longer cascade.
         """

@@ -102,7 +102,7 @@ def _first_of_each(
     block: npt.NDArray[np.int32],
     alive: npt.NDArray[np.bool_] | None,
 ) -> npt.NDArray[np.int64] | None:
-    """Give the rows whose join value no earlier source has, None where that is all of them."""
+    """Return the rows whose join value no earlier source has, None where that is all of them."""
     if len(sources) == 1:
         return None if alive is None else np.flatnonzero(alive)
     old = sources[0].column(0).to_numpy()
@@ -120,7 +120,7 @@ def _firsts(
     block: npt.NDArray[np.int32],
     position: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Give the first row of each join value."""
+    """Return the first row of each join value."""
     codes = np.empty(len(block), dtype=np.int64)
     _copy_fixed([s.column(0) for s in sources], block, position, 8, codes.ctypes.data)
     starts = np.ones(len(codes), dtype=np.bool_)
@@ -131,7 +131,7 @@ def _firsts(
 def _most_worth(
     worth: npt.NDArray[np.float32], sizes: npt.NDArray[np.float32], room: int
 ) -> tuple[npt.NDArray[np.bool_], float]:
-    """Tell which values stay, and the worth of the best that goes."""
+    """Return which values stay, and the worth of the best that goes."""
     order = np.argsort(-worth, kind="stable")
     gone = order[np.cumsum(sizes[order], dtype=np.float64) > room]
     stays = np.ones(len(worth), dtype=np.bool_)
@@ -237,7 +237,7 @@ class _Writer:
 def _addresses(
     columns: Sequence[pa.Array], number: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give where a buffer of each column lies, as the compiled loops want it; 0 if it is not."""
+    """Return where a buffer of each column lies, as the compiled loops want it; 0 if it is not."""
     buffers = [column.buffers()[number] for column in columns]
     places = [0 if b is None or not b.size else b.address for b in buffers]
     return np.zeros(len(columns), dtype=np.int64), np.array(places, dtype=np.int64)

@@ -28,12 +28,12 @@ _LEAST_SLOT = 32 * 1024
 
 
 def overhead(columns: int) -> int:
-    """Give the bytes of a slot that are not for rows: header, description, paddings."""
+    """Return the bytes of a slot that are not for rows: header, description, paddings."""
     return 3 * HEADER + 512 * columns
 
 
 def least_row(schema: pa.Schema) -> int:
-    """Give the bytes that every row has."""
+    """Return the bytes that every row has."""
     return sum(4 if (width := row_width(kind)) is None else width for kind in schema.types) + 1
 
 
@@ -135,7 +135,7 @@ class HostSizes:
 
 
 def share(memory: int, tasks: int, host: float = 0.25) -> tuple[int, int]:
-    """Give the bytes for the host, and for each task; ``host`` is the host's part of all.
+    """Return the bytes for the host, and for each task; ``host`` is the host's part of all.
 
     Examples
     --------

@@ -62,12 +62,12 @@ class Slot:
         return int(self._words[3])
 
     def number_of(self, snapshot: int) -> int:
-        """Give the generation, 0 where there is none of this snapshot."""
+        """Return the generation, 0 where there is none of this snapshot."""
         words = self._words
         return self.number if words[1] == boot() and words[2] == snapshot else 0
 
     def read(self, schema: pa.Schema, snapshot: int) -> Generation | None:
-        """Give what is in the slot, and keep it from being written to; None where that fails."""
+        """Return what is in the slot, and keep it from being written to; None where that fails."""
         if not self.file.lock():
             return None
         words = self._words.copy()
@@ -156,7 +156,7 @@ class Generation:
         return found
 
     def find(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Give the first row of each code, −1 where there is none; nothing is counted."""
+        """Return the first row of each code, −1 where there is none; nothing is counted."""
         first = np.empty(len(codes), dtype=np.int64)
         find_values(codes, self.codes, self._heads, self._chain, self._salt, first)
         return first
@@ -167,7 +167,7 @@ class Generation:
 
 
 def _column(kind: pa.DataType, rows: int, described: dict[str, Any], whole: pa.Buffer) -> pa.Array:
-    """Give a column: of buffers, or of a message where the type is nested."""
+    """Return a column: of buffers, or of a message where the type is nested."""
     if "message" in described:
         content = whole.slice(*described["message"])
         return pa.ipc.read_record_batch(content, pa.schema([("", kind)])).column(0)

@@ -35,7 +35,7 @@ class LibraryTable(Protocol):
     """A table that deltalake or pyiceberg loaded."""
 
     def schema(self) -> Any:  # noqa: ANN401 - the library's own
-        """Give its columns."""
+        """Return its columns."""
 
 
 Source: TypeAlias = (
@@ -79,7 +79,7 @@ class Rows:
         raise OptionError(msg)
 
     def encoded(self, keys: Keys, memory: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Give how many rows were read, and them as pages hold them, without null keys."""
+        """Yield how many rows were read, and them as pages hold them, without null keys."""
         for batch in self.reader:
             # By bytes, so that wide rows are few: each slice is copied.
             rows = max(1, int(min(_SLICE_BYTES, memory // 32) // _row_width(batch)))

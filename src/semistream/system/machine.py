@@ -13,7 +13,7 @@ __all__ = ["describe", "source_hash"]
 
 
 def describe() -> dict[str, object]:
-    """Give the machine, its versions and its load, for a record of results."""
+    """Return the machine, its versions and its load, for a record of results."""
     packages = ("semistream", "numpy", "pyarrow", "numba")
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

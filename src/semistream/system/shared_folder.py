@@ -44,7 +44,7 @@ _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def default_root(size: int = 0) -> Path:
-    """Give the folder for state on this host: in memory, where the system has room there.
+    """Return the folder for state on this host: in memory, where the system has room there.
 
     The environment's ``SEMISTREAM_HOST_DIR`` names another one.
 
@@ -86,7 +86,7 @@ def _warn_of_another(folder: Path, instead: Path) -> None:
 
 @cache
 def boot() -> int:
-    """Give a number of this run of the operating system.
+    """Return a number of this run of the operating system.
 
     What was written to a disk before the last one ended may be there in part only.
     """
@@ -139,12 +139,12 @@ class Handle:
         return False
 
     def unlock(self) -> None:
-        """Give the lock back; mappings of the file would keep it when this is closed."""
+        """Return the lock back; mappings of the file would keep it when this is closed."""
         if self.is_ours:  # else the lock is that of the process we were forked from
             fcntl.flock(self.number, fcntl.LOCK_UN)
 
     def reserve(self, size: int) -> bool:
-        """Give the file so many bytes or more, if the file system has them.
+        """Return the file so many bytes or more, if the file system has them.
 
         A mapped byte that the file system cannot keep would end the process (SIGBUS).
         """
@@ -180,7 +180,7 @@ class Folder(Handle):
 
 
 def reserve(file: Handle, path: Path, size: int) -> None:
-    """Give a state's file its bytes, if need be at the cost of states that no one uses now."""
+    """Return a state's file its bytes, if need be at the cost of states that no one uses now."""
     if not file.reserve(size):
         sweep_folder(path.parent.parent, days=0)
         if not file.reserve(size):

@@ -11,7 +11,7 @@ __all__ = ["is_safe", "private_cache", "user_cache"]
 
 
 def user_cache() -> Path:
-    """Give the folder: ``semistream`` in an absolute ``XDG_CACHE_HOME``, or in ``~/.cache``."""
+    """Return the folder: ``semistream`` in an absolute ``XDG_CACHE_HOME``, or in ``~/.cache``."""
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (chosen if chosen.is_absolute() else Path.home() / ".cache") / "semistream"
 
@@ -35,7 +35,7 @@ def _is_sheltered(folder: Path) -> bool:
 
 
 def is_safe(path: Path, owners: tuple[int, ...] = ()) -> bool:
-    """Tell whether a file or folder is ours, or one of these users', and no one else can write it.
+    """Return whether a file or folder is ours, or one of these users', and no one else can write it.
 
     A link is not: where it leads may change.
 

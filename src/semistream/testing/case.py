@@ -59,7 +59,7 @@ class Case:
         return open_master(path, self.read)
 
     def expected(self, how: str) -> pa.Table:
-        """Give what the join must give, by the reference; it is computed once."""
+        """Return what the join must give, by the reference; it is computed once."""
         return _expected(self, how)
 
 
@@ -79,7 +79,7 @@ def register(make: Callable[[], Case], name: str | None = None) -> Callable[[], 
 
 
 def cases() -> list[str]:
-    """Give the names of all cases.
+    """Return the names of all cases.
 
     Examples
     --------
@@ -92,5 +92,5 @@ def cases() -> list[str]:
 
 @cache
 def case(name: str) -> Case:
-    """Give a case by name; the same object each time."""
+    """Return a case by name; the same object each time."""
     return _CASES[name]()

@@ -63,7 +63,7 @@ def _nested(rows: int, seed: int) -> dict[str, pa.Array]:
 
 @register
 def nested() -> Case:
-    """Give both sides lists, structs, maps and dictionaries, within each other too."""
+    """Return both sides lists, structs, maps and dictionaries, within each other too."""
     master = pa.table({"key": _DOUBLED, **_nested(_KEYS, 20)})
     columns = {f"my_{name}": array for name, array in _nested(360, 30).items()}
     stream = batches(pa.record_batch({"key": with_nulls(pick(_DOUBLED, 360), 60), **columns}))
@@ -89,7 +89,7 @@ def _rare(rows: int, seed: int) -> dict[str, pa.Array]:
 
 @register
 def rare_types() -> Case:
-    """Give both sides columns of the rarer types."""
+    """Return both sides columns of the rarer types."""
     master = pa.table({"key": _DOUBLED, **_rare(_KEYS, 40)})
     columns = {"key": pick(_DOUBLED, 360), **_rare(360, 50)}
     stream = batches(pa.record_batch(columns))
@@ -98,7 +98,7 @@ def rare_types() -> Case:
 
 @register
 def many_dictionary_values() -> Case:
-    """Give a dictionary column more values in all than its index type counts, fewer a batch."""
+    """Return a dictionary column more values in all than its index type counts, fewer a batch."""
     kind = pa.dictionary(pa.int8(), pa.string())
     keys = pick(_DOUBLED, 700)
     pieces = [

@@ -200,7 +200,7 @@ def check_least_budget(
 
 
 def least_budget(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> int:  # noqa: ANN401
-    """Give the least budget in bytes, as the refusal of a smaller one names it."""
+    """Return the least budget in bytes, as the refusal of a smaller one names it."""
     one_byte = replace(case, memory=1, resident=None)
     refusal = _refusal(algorithm, one_byte, how, tmp_path, **options)
     found = re.search(r"least that works is ([0-9,]+) bytes", refusal)
@@ -209,7 +209,7 @@ def least_budget(algorithm: str, case: Case, how: str, tmp_path: Path, **options
 
 
 def _refusal(algorithm: str, case: Case, how: str, folder: Path, **options: Any) -> str:  # noqa: ANN401
-    """Give the message with which the case's budget is refused, nothing where it is not."""
+    """Return the message with which the case's budget is refused, nothing where it is not."""
     try:
         start(algorithm, case, how, folder, **options)
     except BudgetError as error:
@@ -218,7 +218,7 @@ def _refusal(algorithm: str, case: Case, how: str, folder: Path, **options: Any)
 
 
 def checks() -> list[Callable[..., None]]:
-    """Give all checks."""
+    """Return all checks."""
     return [
         check_answers,
         check_drains,

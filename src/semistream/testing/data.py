@@ -21,13 +21,13 @@ __all__ = ["batches", "fixed", "master_of", "pick", "stream_of", "text", "with_n
 
 
 def fixed(rows: int, width: int, seed: int = 0) -> pa.Array:
-    """Give random byte strings of one width."""
+    """Return random byte strings of one width."""
     data = np.random.default_rng(seed).bytes(rows * width)
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(data)])
 
 
 def text(rows: int, longest: int, seed: int = 0) -> pa.Array:
-    """Give strings of 0 to ``longest`` characters, some of them null."""
+    """Return strings of 0 to ``longest`` characters, some of them null."""
     rng = np.random.default_rng(seed)
     letters = "abcdefghijklmnopqrstuvwxyz" * (longest // 26 + 2)
     starts, lengths = rng.integers(0, 26, rows), rng.integers(-1, longest + 1, rows)
@@ -36,7 +36,7 @@ def text(rows: int, longest: int, seed: int = 0) -> pa.Array:
 
 
 def with_nulls(array: pa.Array, every: int) -> pa.Array:
-    """Give the array with a null in every so many places."""
+    """Return the array with a null in every so many places."""
     rows = pa.array(np.arange(len(array)))
     return array.take(pa.array(rows.to_numpy(), mask=rows.to_numpy() % every == every // 2))
 
@@ -48,7 +48,7 @@ def pick(values: pa.Array, rows: int, exponent: float = 1.0, seed: int = 1) -> p
 
 
 def master_of(keys: Columns, seed: int = 2) -> pa.Table:
-    """Give a master with these keys: rows in no order, and about 100 bytes of payload each."""
+    """Return a master with these keys: rows in no order, and about 100 bytes of payload each."""
     rows = len(next(iter(keys.values())))
     order = pa.array(np.random.default_rng(seed).permutation(rows))
     payload = {
@@ -62,7 +62,7 @@ def master_of(keys: Columns, seed: int = 2) -> pa.Table:
 def stream_of(
     keys: Columns, sizes: Iterable[int] = (), seed: int = 3
 ) -> tuple[pa.RecordBatch, ...]:
-    """Give a stream with these keys, cut into batches of these sizes."""
+    """Return a stream with these keys, cut into batches of these sizes."""
     rows = len(next(iter(keys.values())))
     filler = fixed(rows, 90, seed)
     table = {"sale": pa.array(np.arange(rows)), **keys, "filler": filler}

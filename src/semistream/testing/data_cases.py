@@ -101,14 +101,14 @@ def null_keys() -> Case:
 
 @register
 def duplicates() -> Case:
-    """Give each key none to some six rows, in no order."""
+    """Return each key none to some six rows, in no order."""
     master = np.random.default_rng(10).integers(0, 700, _KEYS)
     keys = pick(pa.array(np.arange(700)), _ROWS // 2)
     return Case("duplicates", master_of({"key": pa.array(master)}), stream_of({"key": keys}))
 
 
 def _giant_case(name: str, kind: pa.DataType) -> Case:
-    """Give one key, in the middle, more rows than a page holds, and another nearly as many."""
+    """Return one key, in the middle, more rows than a page holds, and another nearly as many."""
     master = np.concatenate([np.arange(1_000), np.full(1_200, 500), np.full(90, 501)])
     common = np.random.default_rng(11).integers(-100, 1_100, 600)
     keys = np.where(np.arange(600) % 200 == 17, 500, common + (common == 500))
@@ -122,28 +122,28 @@ register(partial(_giant_case, "giant_string_key", pa.string()), "giant_string_ke
 
 @register
 def giant_key_only() -> Case:
-    """Give the master a single key, with thousands of rows."""
+    """Return the master a single key, with thousands of rows."""
     stream = stream_of({"key": pa.array([6, 7, 8, None, 7])}, [3])
     return Case("giant_key_only", master_of({"key": pa.array(np.full(2_000, 7))}), stream)
 
 
 @register
 def empty_master() -> Case:
-    """Give the master no rows."""
+    """Return the master no rows."""
     master = master_of({"key": pa.array([], pa.int64())})
     return Case("empty_master", master, stream_of({"key": pick(_DOUBLED, 500)}), resident=None)
 
 
 @register
 def null_master() -> Case:
-    """Give the master rows, none of them with a key."""
+    """Return the master rows, none of them with a key."""
     master = master_of({"key": pa.nulls(100, pa.int64())})
     return Case("null_master", master, stream_of({"key": pick(_DOUBLED, 500)}), resident=None)
 
 
 @register
 def one_row_master() -> Case:
-    """Give the master one row."""
+    """Return the master one row."""
     keys = pa.array([4, 2, None, 6, 4, 4])
     master = master_of({"key": pa.array([4])})
     return Case("one_row_master", master, stream_of({"key": keys}, [2]), resident=None)
@@ -160,7 +160,7 @@ def wide_rows() -> Case:
 
 @register
 def resident() -> Case:
-    """Give a budget that holds the whole master."""
+    """Return a budget that holds the whole master."""
     keys = with_nulls(pick(pa.array(np.arange(400)), _ROWS), 20)
     master = master_of({"key": pa.array(np.arange(600) // 2)})
     return Case("resident", master, stream_of({"key": keys}), memory=1 << 20, resident=True)
@@ -168,7 +168,7 @@ def resident() -> Case:
 
 @register
 def resident_strings() -> Case:
-    """Give a budget that holds the whole master, where keys are hashed."""
+    """Return a budget that holds the whole master, where keys are hashed."""
     keys = pick(pa.array([f"key {i}" for i in range(400)]), _ROWS)
     master = master_of({"key": pa.array([f"key {i // 2}" for i in range(600)])})
     stream = stream_of({"key": keys})
@@ -177,6 +177,6 @@ def resident_strings() -> Case:
 
 @register
 def resident_giant_key() -> Case:
-    """Give a budget that holds the whole master, in which one key has more rows than a page."""
+    """Return a budget that holds the whole master, in which one key has more rows than a page."""
     made = _giant_case("resident_giant_key", pa.int64())
     return replace(made, memory=2 << 20, resident=True)

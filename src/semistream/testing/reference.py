@@ -76,7 +76,7 @@ def _pairs(on: On) -> dict[str, str]:
 def _row_numbers(
     stream: pa.Table, master: pa.Table, keys: Mapping[str, str], how: str
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Give the numbers of the rows that meet, in the stream's order; null where none does."""
+    """Return the numbers of the rows that meet, in the stream's order; null where none does."""
     ours, theirs = _numbered(stream, list(keys)), _numbered(master, list(keys.values()))
     condition = " AND ".join(f"s.k{i} = m.k{i}" for i in range(len(keys)))
     both = how in {"inner", "left"}
@@ -96,7 +96,7 @@ def _numbered(table: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give a key column in a type that DuckDB compares without loss."""
+    """Return a key column in a type that DuckDB compares without loss."""
     column = _decoded(column)
     t, kind = pa.types, column.type
     if t.is_timestamp(kind) or t.is_date64(kind):
@@ -119,7 +119,7 @@ def _gathered(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
 
 
 def _encoded(column: pa.ChunkedArray, kind: pa.DictionaryType) -> pa.ChunkedArray:
-    """Give a dictionary column, in chunks of no more values than its index type counts."""
+    """Return a dictionary column, in chunks of no more values than its index type counts."""
     most = 2 ** min(20, kind.index_type.bit_width - 1)
     pieces = [c.slice(i, most) for c in column.chunks for i in range(0, len(c), most)]
     return pa.chunked_array([piece.dictionary_encode().cast(kind) for piece in pieces], kind)
@@ -184,7 +184,7 @@ def _some(table: pa.Table, ids: Ids, counts: Ids) -> list[str]:
 
 
 def _row_ids(*tables: pa.Table) -> Ids:
-    """Give each row a number; equal rows, and no others, have the same."""
+    """Return each row a number; equal rows, and no others, have the same."""
     rows = pa.concat_tables(tables)
     ids, size = np.zeros(rows.num_rows, dtype=np.int64), 1
     for column in rows.columns:
@@ -202,7 +202,7 @@ def _dense(ids: Ids) -> tuple[Ids, int]:
 
 
 def _value_ids(column: pa.ChunkedArray) -> Ids:
-    """Give each value of a column a number, null too."""
+    """Return each value of a column a number, null too."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.cast(column.type.storage_type)
     column = _bits(_decoded(column))
@@ -218,7 +218,7 @@ def _value_ids(column: pa.ChunkedArray) -> Ids:
 
 
 def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give floats as their bits: a zero's sign, and a NaN, are values as good as others."""
+    """Return floats as their bits: a zero's sign, and a NaN, are values as good as others."""
     words = {pa.float16(): pa.int16(), pa.float32(): pa.int32(), pa.float64(): pa.int64()}
     if column.type not in words:
         return column

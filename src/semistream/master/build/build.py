@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from semistream.master.build.pages import PageWriter
 from semistream.master.build.sort import ExternalSort
-from semistream.master.build.target import Origin, Target, sizes
+from semistream.master.build.target import Origin, Target, check_sizes
 from semistream.master.files.drafts import Draft
 from semistream.master.files.filter import KeyFilter, filter_words
 from semistream.master.files.master import FileMaster
-from semistream.master.lake.find import find_table, is_table
+from semistream.master.lake.kinds import find_table, is_table
 from semistream.master.source import Rows, Source
 from semistream.names import listed
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-__all__ = ["Progress", "build_from_rows", "written"]
+__all__ = ["Progress", "build_from_rows", "report_writes"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def build_from_rows(  # noqa: PLR0913 - a build has these parts
 ) -> FileMaster:
     """Build a master from Arrow data or a table of files; the arguments are `build_master`'s."""
     names = None if columns is None else listed("columns", columns)
-    size, room = sizes(page_bytes, memory)
+    size, room = check_sizes(page_bytes, memory)
     table = find_table(source, version, names) if is_table(source) else None
     rows = table.rows(room // 16) if table else Rows.of(source)
     target = Target.of(path, rows.reader.schema, key, size)
@@ -57,8 +57,8 @@ def build_from_rows(  # noqa: PLR0913 - a build has these parts
     return FileMaster.current(target.folder)
 
 
-def written(progress: Callable[[Progress], None], total: int) -> Callable[[int], None]:
-    """Give a function that is told how many more rows were written, and reports it."""
+def report_writes(progress: Callable[[Progress], None], total: int) -> Callable[[int], None]:
+    """Return a function that is told how many more rows were written, and reports it."""
     done = 0
 
     def passed(rows: int) -> None:
@@ -101,7 +101,7 @@ class _Build:
         keys = KeyFilter.zeros(KeyFilter.affordable(words, sort.rows, self.memory // 4))
         with Draft(self.target.folder) as pages:
             writer = PageWriter(pages.file, self.target.page_schema, self.target.page_bytes)
-            for batch in sort.merged(written(self.progress, sort.rows)):
+            for batch in sort.merged(report_writes(self.progress, sort.rows)):
                 codes = writer.add(batch)
                 if keys.nbytes:
                     keys.add(codes)

@@ -43,7 +43,7 @@ class Counts:
         )
 
     def statistics(self, lines: npt.NDArray[np.void]) -> Statistics:
-        """Give all that is known of the rows, with the lines of their index."""
+        """Return all that is known of the rows, with the lines of their index."""
         return Statistics(
             rows=int(lines["rows"].sum()),
             parts=len(lines),
@@ -116,7 +116,7 @@ class PageWriter:
         self._waiting_bytes = self._waiting[0].nbytes
 
     def _page_end(self, codes: npt.NDArray[np.int64], start: int, fit: int) -> int:
-        """Give the end of the page that starts at ``start`` and has room up to ``fit``."""
+        """Return the end of the page that starts at ``start`` and has room up to ``fit``."""
         first = codes[start]
         if first == self._last:  # the value goes on: the rest of it, and nothing else
             return min(fit, int(np.searchsorted(codes, first, side="right")))
@@ -144,7 +144,7 @@ class PageWriter:
         self._last = codes[-1].as_py()
 
     def counts(self, null_keys: int) -> Counts:
-        """Give what was counted."""
+        """Return what was counted."""
         return Counts(self._bytes, self._values.values, self._values.most, null_keys)
 
 

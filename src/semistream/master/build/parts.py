@@ -59,7 +59,7 @@ class Staging:
     filter: bool
 
     def file(self, name: str, kind: str) -> Path:
-        """Give the path of one of a part's files."""
+        """Return the path of one of a part's files."""
         return self.folder / f"{name}.{kind}"
 
     def create(self, name: str, kind: str) -> IO[bytes]:
@@ -114,7 +114,7 @@ def _write(rows: Rows, staging: Staging, name: str, files: Sequence[IO[bytes]]) 
 
 
 def _last_in_order(batch: pa.RecordBatch, last: int | None) -> int | None:
-    """Give the last code of rows that follow ``last``."""
+    """Return the last code of rows that follow ``last``."""
     codes = batch.column(0).to_numpy()
     if not len(codes):
         return last

@@ -93,7 +93,7 @@ class ExternalSort:
         self._held_bytes += size
 
     def merged(self, passed: Callable[[int], None] | None = None) -> Iterator[pa.RecordBatch]:
-        """Give all rows in order, in batches; ``passed`` is told how many came in each."""
+        """Yield all rows in order, in batches; ``passed`` is told how many came in each."""
         if self._runs:
             self._write_run()
         for batch in self._merge() if self._runs else self._sorted_held():
@@ -108,7 +108,7 @@ class ExternalSort:
             self._spill.close()
 
     def _sorted_held(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows in memory in order, by blocks, so that only a block is copied at once."""
+        """Yield the rows in memory in order, by blocks, so that only a block is copied at once."""
         if self._held and not _in_order(self._held):
             joined = pa.concat_batches(self._held)
             self._clear()

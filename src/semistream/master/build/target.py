@@ -31,7 +31,7 @@ from semistream.master.files.format import (
 )
 from semistream.master.files.index import LONGEST
 from semistream.master.protocol import page_schema
-from semistream.master.snapshots.removal import keep_manifest, remove_unneeded
+from semistream.master.snapshots.removal import remove_unneeded
 from semistream.names import listed
 from semistream.units import format_bytes, parse_bytes
 
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from semistream.master.files.filter import KeyFilter
     from semistream.master.files.index import IndexWriter
 
-__all__ = ["Origin", "Target", "sizes"]
+__all__ = ["Origin", "Target", "check_sizes"]
 
 _PAGES_IN_MEMORY = 8
 
 
-def sizes(page_bytes: int | str, memory: int | str) -> tuple[int, int]:
-    """Give the bytes of a page and of the memory, if they go together."""
+def check_sizes(page_bytes: int | str, memory: int | str) -> tuple[int, int]:
+    """Return the bytes of a page and of the memory, if they go together."""
     size, room = parse_bytes(page_bytes, "page_bytes"), parse_bytes(memory)
     if size > LONGEST:
         msg = (
@@ -132,7 +132,6 @@ class Target:
     def building(self) -> Iterator[None]:
         """Hold the folder for this build; leave it as it was if that fails before it publishes."""
         with exclusive(self.folder):
-            keep_manifest(self.folder)
             remove_unneeded(self.folder)
             before, names = _manifest(self.folder), [path.name for path in self.folder.iterdir()]
             try:
@@ -152,7 +151,7 @@ class Target:
         keys: KeyFilter,
         origin: Origin | None = None,
     ) -> Manifest:
-        """Give the new files their names, then the manifest, then remove what no one needs."""
+        """Return the new files their names, then the manifest, then remove what no one needs."""
         origin = origin or Origin()
         index, statistics = lines.dump(), counts.statistics(lines.lines)
         keys = keys.folded(min(len(keys.words), filter_words(statistics.values)))
@@ -202,7 +201,7 @@ class Target:
             publish(self.folder, {manifest.name("pages"): pages, **data}, (MANIFEST, last))
 
     def _snapshot(self, index: bytes) -> str:
-        """Give an id of the content: the index holds the checksum of every page."""
+        """Return an id of the content: the index holds the checksum of every page."""
         content = xxhash.xxh3_128(index)
         content.update(self.schema.serialize())
         content.update("\0".join(self.keys.names).encode())

@@ -1,4 +1,4 @@
-"""The few connections of this process; a process that was forked makes its own."""
+"""A connection pool of this process; a process that was forked makes its own."""
 
 from __future__ import annotations
 
@@ -16,77 +16,76 @@ if TYPE_CHECKING:
 
 __all__ = ["POOL", "Pool"]
 
-_KEPT = 2  # connections that rest, for each address
-_IDLE = 60.0  # seconds that one rests before it is closed
+_KEPT = 2  # idle connections an address: a join, and one that opens a master beside it
+_IDLE = 60.0  # seconds that a connection may be idle; servers and firewalls drop it later
 
 
 class Pool:
-    """Connections that rest, to be used again.
+    """Idle connections, to be used again.
 
     Parameters
     ----------
     clock
-        Gives the time in seconds; for tests.
+        Returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._resting: dict[Address, list[tuple[float, Any]]] = {}
+        self._idle: dict[Address, list[tuple[float, Any]]] = {}
         self._inherited: list[Any] = []  # a parent's: never closed, which would end its session
         self._timer: threading.Timer | None = None
 
     def take(self, address: Address, dialect: Dialect) -> Any:  # noqa: ANN401 - the driver's type
-        """Give a connection that nobody else uses."""
+        """Return a connection that no one else uses."""
         self.close_idle()
         with self._lock:
-            resting = self._resting.get(address)
-            if resting:
-                return resting.pop()[1]
+            if idle := self._idle.get(address):
+                return idle.pop()[1]
         return dialect.connect(address)
 
     def give_back(self, address: Address, connection: Any) -> None:  # noqa: ANN401
-        """Let a connection rest; it must have nothing left to read."""
+        """Keep a connection for later; it must have nothing left to read."""
         with self._lock:
-            resting = self._resting.setdefault(address, [])
-            if len(resting) < _KEPT:
-                resting.append((self._clock(), connection))
-                self._wake_later()
+            idle = self._idle.setdefault(address, [])
+            if len(idle) < _KEPT:
+                idle.append((self._clock(), connection))
+                self._start_timer()
                 return
         discard(connection)
 
     def close_idle(self, idle: float = _IDLE) -> None:
-        """Close the connections that have rested for long."""
+        """Close connections that were idle for long."""
         latest = self._clock() - idle
         with self._lock:
-            old = [c for each in self._resting.values() for since, c in each if since <= latest]
-            self._resting = {
+            old = [c for each in self._idle.values() for since, c in each if since <= latest]
+            self._idle = {
                 address: [entry for entry in each if entry[0] > latest]
-                for address, each in self._resting.items()
+                for address, each in self._idle.items()
             }
         for connection in old:
             discard(connection)
 
-    def _wake_later(self) -> None:
+    def _start_timer(self) -> None:
         if self._timer is None:
-            self._timer = threading.Timer(_IDLE + 1, self._woken)
+            self._timer = threading.Timer(_IDLE + 1, self._on_timer)
             self._timer.daemon = True
             self._timer.start()
 
-    def _woken(self) -> None:
+    def _on_timer(self) -> None:
         self.close_idle()
         with self._lock:
             self._timer = None
-            if any(self._resting.values()):
-                self._wake_later()
+            if any(self._idle.values()):
+                self._start_timer()
 
     def forget(self) -> None:
         """Leave all connections to the process that this one was forked from."""
-        self._inherited.extend(self._resting.values())
-        self._lock, self._resting, self._timer = threading.Lock(), {}, None
+        self._inherited.extend(self._idle.values())
+        self._lock, self._idle, self._timer = threading.Lock(), {}, None
 
     def __len__(self) -> int:
-        return sum(len(each) for each in self._resting.values())
+        return sum(len(each) for each in self._idle.values())
 
 
 def discard(connection: Any) -> None:  # noqa: ANN401

@@ -16,7 +16,7 @@ from semistream.arrow.keys import is_among
 from semistream.errors import MasterError
 from semistream.master.lake.table import Scope
 from semistream.master.protocol import CODE
-from semistream.master.sync.identity import row_ids
+from semistream.master.sync.row_ids import row_ids
 from semistream.names import unused
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Merged", "MisfitError", "merged", "net", "weighted", "whole_values"]
+__all__ = ["Merged", "MisfitError", "add_weight", "cancel", "merge", "whole_values"]
 
 
 class MisfitError(MasterError):
@@ -33,7 +33,7 @@ class MisfitError(MasterError):
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of some rows."""
+    """The outcome of a merge."""
 
     rows: pa.RecordBatch
     changed: npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ class Merged:
     """Rows of join values that have none any more."""
 
 
-def weighted(rows: pa.RecordBatch, weight: int) -> pa.RecordBatch:
+def add_weight(rows: pa.RecordBatch, weight: int) -> pa.RecordBatch:
     """Return rows of a page as changes: with their weight in a last column."""
     field = pa.field(unused("__weight", rows.schema.names), pa.int8())
     return rows.append_column(field, pa.array(np.full(rows.num_rows, weight, dtype=np.int8)))
@@ -67,15 +67,16 @@ def whole_values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(held)
 
 
-def net(block: pa.RecordBatch) -> pa.RecordBatch:
+def cancel(block: pa.RecordBatch) -> pa.RecordBatch:
     """Leave out rows that come as often as they go."""
-    weights, ids = _weights(block), row_ids(_unweighted(block))
+    new, weights = _split_weights(block)
+    ids = row_ids(new)
     left = _sums(ids, weights)
     mine = np.flatnonzero(np.sign(weights) == np.sign(left[ids]))
     return block.take(pa.array(mine[_rank(ids[mine]) < np.abs(left)[ids[mine]]]))
 
 
-def merged(
+def merge(
     old: pa.RecordBatch, block: pa.RecordBatch, scope: Scope, keys: tuple[str, ...] = ()
 ) -> Merged:
     """Apply a block of changes to the old rows of its range of codes.
@@ -84,9 +85,12 @@ def merged(
     """
     every = np.arange(old.num_rows)
     near = every if scope is Scope.ALL else every[is_among(_codes(old), _codes(block))]
-    weights, new = _weights(block), _unweighted(block)
+    new, weights = _split_weights(block)
     if not len(near) and (weights >= 0).all():
-        return _added(old, new.take(pa.array(np.flatnonzero(weights))))
+        new = new.take(pa.array(np.flatnonzero(weights)))
+        rows = pa.concat_batches([old, new])
+        rows = _in_order(rows, np.arange(rows.num_rows)) if old.num_rows else new
+        return Merged(rows, np.unique(_codes(new)), new.num_rows)
     both = pa.concat_batches([old.take(pa.array(near)), new])
     ids, count = row_ids(both), len(near)
     stays = _stays(both, count, scope, keys)
@@ -96,31 +100,22 @@ def merged(
         raise MisfitError(msg)
     had = np.bincount(ids[:count], minlength=len(wanted))
     # Of equal rows the old ones stay first, so that what does not change does not move.
-    there = np.append(np.ones(count, dtype=np.bool_), weights > 0)
-    order = np.flatnonzero(there)
+    order = np.flatnonzero(np.append(np.ones(count, dtype=np.bool_), weights > 0))
     kept = order[_rank(ids[order]) < wanted[ids[order]]]
     chosen = np.append(near[kept[kept < count]], old.num_rows + kept[kept >= count] - count)
-    far = np.delete(every, near)
     codes = _codes(both)
-    gone = ~np.isin(codes[:count], codes[kept])
     return Merged(
-        _in_order(pa.concat_batches([old, new]), np.append(far, chosen)),
+        _in_order(pa.concat_batches([old, new]), np.append(np.delete(every, near), chosen)),
         np.unique(codes[(wanted != had)[ids]]),
         int(np.maximum(wanted - had, 0).sum()),
-        int(gone.sum()),
+        int((~np.isin(codes[:count], codes[kept])).sum()),
     )
-
-
-def _added(old: pa.RecordBatch, new: pa.RecordBatch) -> Merged:
-    rows = pa.concat_batches([old, new])
-    rows = _in_order(rows, np.arange(rows.num_rows)) if old.num_rows else new
-    return Merged(rows, np.unique(_codes(new)), new.num_rows)
 
 
 def _stays(
     both: pa.RecordBatch, count: int, scope: Scope, keys: tuple[str, ...]
 ) -> npt.NDArray[np.int64]:
-    """Give 1 for each old row that no block of this scope replaces."""
+    """Return 1 for each old row that no block of this scope replaces, else 0."""
     if scope is Scope.ROWS:
         return np.ones(count, dtype=np.int64)
     if scope is Scope.ALL or not keys:
@@ -133,12 +128,9 @@ def _codes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return np.asarray(rows.column(0).to_numpy())
 
 
-def _weights(block: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    return np.asarray(block.column(block.num_columns - 1).to_numpy()).astype(np.int64)
-
-
-def _unweighted(block: pa.RecordBatch) -> pa.RecordBatch:
-    return block.remove_column(block.num_columns - 1)
+def _split_weights(block: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    last = block.num_columns - 1
+    return block.remove_column(last), np.asarray(block.column(last).to_numpy()).astype(np.int64)
 
 
 def _sums(ids: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -146,7 +138,7 @@ def _sums(ids: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]) -> npt.NDA
 
 
 def _rank(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Give for each number how many equal ones stand before it."""
+    """Return for each number how many equal ones stand before it."""
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     rank = np.empty(len(ids), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Numbers that are equal where rows are equal, exactly and for every type that pages hold.
+"""Numbers of rows, equal where rows are equal, exactly and for every type that pages hold.
 
 Values are compared bit by bit: a zero that became negative is another value, a NaN is itself.
 """
@@ -24,7 +24,7 @@ _WORDS = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
 def row_ids(rows: pa.RecordBatch, columns: Iterable[str] | None = None) -> npt.NDArray[np.int64]:
-    """Give each row a number by its values in ``columns`` (all): equal rows have equal ones.
+    """Assign numbers to rows by their values in ``columns`` (all of them by default).
 
     Examples
     --------
@@ -34,18 +34,20 @@ def row_ids(rows: pa.RecordBatch, columns: Iterable[str] | None = None) -> npt.N
     """
     ids = np.zeros(rows.num_rows, dtype=np.int64)
     for name in rows.schema.names if columns is None else columns:
-        ids = _both(ids, _ids(rows.column(name)))
+        ids = _number_pairs(ids, _ids(rows.column(name)))
     return ids
 
 
-def _both(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Give pairs of numbers a number; none is large, so that no product is too large."""
+def _number_pairs(
+    one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Assign numbers to pairs of numbers, which are small: no product overflows."""
     pairs = one * (other.max(initial=0) + 1) + other
     return np.unique(pairs, return_inverse=True)[1].astype(np.int64)
 
 
 def _ids(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Give each value of an array a number, null being one of them."""
+    """Assign numbers to the values of an array, null being one of them."""
     t, kind = pa.types, array.type
     if t.is_null(kind):
         return np.zeros(len(array), dtype=np.int64)
@@ -54,7 +56,7 @@ def _ids(array: pa.Array) -> npt.NDArray[np.int64]:
     if t.is_struct(kind):
         ids = _valid(array)
         for number in range(kind.num_fields):
-            ids = _both(ids, _ids(array.field(number)))
+            ids = _number_pairs(ids, _ids(array.field(number)))
         return np.where(_valid(array) == 0, 0, ids + 1)
     if t.is_nested(kind):
         return _ids(_packed(array))
@@ -70,7 +72,7 @@ def _valid(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _packed(array: pa.Array) -> pa.Array:
-    """Give lists and maps as bytes: the numbers of their items, one after the other."""
+    """Encode lists and maps as bytes: the numbers of their items, one after the other."""
     bounds, items = items_of(array)
     offsets = pa.array(bounds * 8, pa.int64()).buffers()[1]
     numbers = pa.py_buffer(np.ascontiguousarray(_ids(items)))
@@ -83,5 +85,5 @@ def _union_ids(array: pa.Array) -> npt.NDArray[np.int64]:
     ids = types.astype(np.int64) + 1
     for number, code in enumerate(array.type.type_codes):
         child = _ids(array.field(number))
-        ids = _both(ids, np.where(types == code, child + 1, 0))
+        ids = _number_pairs(ids, np.where(types == code, child + 1, 0))
     return ids
