@@ -20,7 +20,7 @@ _DOUBLED = pa.array(np.arange(_KEYS) * 2)
 
 @register
 def variable_width() -> Case:
-    """Let rows of both sides vary in width, from nothing to hundreds of bytes."""
+    """Vary the width of rows of both sides, from nothing to hundreds of bytes."""
     master = pa.table({"key": _DOUBLED, "a": text(_KEYS, 400, 1), "b": text(_KEYS, 30, 2)})
     rows = {"key": with_nulls(pick(_DOUBLED, _ROWS), 90), "c": text(_ROWS, 600, 3)}
     stream = pa.record_batch(rows | {"d": text(_ROWS, 9, 4).cast(pa.large_string())})
@@ -63,7 +63,7 @@ def _nested(rows: int, seed: int) -> dict[str, pa.Array]:
 
 @register
 def nested() -> Case:
-    """Return both sides lists, structs, maps and dictionaries, within each other too."""
+    """Use lists, structs, maps and dictionaries on both sides, nested too."""
     master = pa.table({"key": _DOUBLED, **_nested(_KEYS, 20)})
     columns = {f"my_{name}": array for name, array in _nested(360, 30).items()}
     stream = batches(pa.record_batch({"key": with_nulls(pick(_DOUBLED, 360), 60), **columns}))
@@ -89,7 +89,7 @@ def _rare(rows: int, seed: int) -> dict[str, pa.Array]:
 
 @register
 def rare_types() -> Case:
-    """Return both sides columns of the rarer types."""
+    """Use columns of the rarer types on both sides."""
     master = pa.table({"key": _DOUBLED, **_rare(_KEYS, 40)})
     columns = {"key": pick(_DOUBLED, 360), **_rare(360, 50)}
     stream = batches(pa.record_batch(columns))
@@ -98,15 +98,12 @@ def rare_types() -> Case:
 
 @register
 def many_dictionary_values() -> Case:
-    """Return a dictionary column more values in all than its index type counts, fewer a batch."""
+    """Use more dictionary values in all than the index type counts, fewer a batch."""
     kind = pa.dictionary(pa.int8(), pa.string())
     keys = pick(_DOUBLED, 700)
+    words = pa.array([f"word {i}" for i in range(700)])
     pieces = [
-        pa.record_batch({"key": keys.slice(i, 100), "word": _coded(i, kind)})
+        pa.record_batch({"key": keys.slice(i, 100), "word": words.slice(i, 100).cast(kind)})
         for i in range(0, 700, 100)
     ]
     return Case("many_dictionary_values", master_of({"key": _DOUBLED}), tuple(pieces))
-
-
-def _coded(start: int, kind: pa.DataType) -> pa.Array:
-    return pa.array([f"word {i}" for i in range(start, start + 100)]).cast(kind)

@@ -1,4 +1,4 @@
-"""The data of the cases: key columns become tables and batches, seeded."""
+"""Seeded data of the cases: tables and batches from key columns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from semistream.workloads import Zipf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    import numpy.typing as npt
 
     Columns = Mapping[str, pa.Array]
 
@@ -71,10 +69,7 @@ def stream_of(
 
 def batches(rows: pa.RecordBatch, sizes: Iterable[int] = ()) -> tuple[pa.RecordBatch, ...]:
     """Cut rows into batches of these sizes, by default uneven ones; the rest is the last."""
-    bounds = np.cumsum([0, *(list(sizes) or _uneven(rows.num_rows).tolist())])
+    uneven = np.random.default_rng(4).integers(1, 300, rows.num_rows // 120 + 1)
+    bounds = np.cumsum([0, *(list(sizes) or uneven.tolist())])
     bounds = np.append(bounds[bounds < rows.num_rows], rows.num_rows)
     return tuple(rows.slice(a, b - a) for a, b in pairwise(bounds))
-
-
-def _uneven(rows: int) -> npt.NDArray[np.int64]:
-    return np.random.default_rng(4).integers(1, 300, rows // 120 + 1)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from semistream.testing.case import Case, register
 from semistream.testing.data import fixed, master_of, pick, stream_of, with_nulls
-from semistream.workloads import Arrivals, Stream, Zipf, master_table
+from semistream.workloads import Stream, Zipf, master_table
 
 __all__: list[str] = []
 
@@ -40,7 +40,7 @@ def drift() -> Case:
 @register
 def bursts() -> Case:
     """Cut batches of very different sizes, some of them empty."""
-    sizes = Arrivals(rate=_ROWS / 64, bias=0.85, seed=9).counts(64).tolist()
+    sizes = np.random.default_rng(9).pareto(0.8, 64).astype(int).tolist()
     return Case(
         "bursts", master_of({"key": _DOUBLED}), stream_of({"key": pick(_DOUBLED, _ROWS)}, sizes)
     )
@@ -101,14 +101,14 @@ def null_keys() -> Case:
 
 @register
 def duplicates() -> Case:
-    """Return each key none to some six rows, in no order."""
+    """Have none to some six rows a key, in no order."""
     master = np.random.default_rng(10).integers(0, 700, _KEYS)
     keys = pick(pa.array(np.arange(700)), _ROWS // 2)
     return Case("duplicates", master_of({"key": pa.array(master)}), stream_of({"key": keys}))
 
 
 def _giant_case(name: str, kind: pa.DataType) -> Case:
-    """Return one key, in the middle, more rows than a page holds, and another nearly as many."""
+    """Have more rows of one key than a page holds, and nearly as many of another."""
     master = np.concatenate([np.arange(1_000), np.full(1_200, 500), np.full(90, 501)])
     common = np.random.default_rng(11).integers(-100, 1_100, 600)
     keys = np.where(np.arange(600) % 200 == 17, 500, common + (common == 500))
@@ -122,28 +122,28 @@ register(partial(_giant_case, "giant_string_key", pa.string()), "giant_string_ke
 
 @register
 def giant_key_only() -> Case:
-    """Return the master a single key, with thousands of rows."""
+    """Join a master of a single key, with thousands of rows."""
     stream = stream_of({"key": pa.array([6, 7, 8, None, 7])}, [3])
     return Case("giant_key_only", master_of({"key": pa.array(np.full(2_000, 7))}), stream)
 
 
 @register
 def empty_master() -> Case:
-    """Return the master no rows."""
+    """Join a master without rows."""
     master = master_of({"key": pa.array([], pa.int64())})
     return Case("empty_master", master, stream_of({"key": pick(_DOUBLED, 500)}), resident=None)
 
 
 @register
 def null_master() -> Case:
-    """Return the master rows, none of them with a key."""
+    """Join a master whose keys are all null."""
     master = master_of({"key": pa.nulls(100, pa.int64())})
     return Case("null_master", master, stream_of({"key": pick(_DOUBLED, 500)}), resident=None)
 
 
 @register
 def one_row_master() -> Case:
-    """Return the master one row."""
+    """Join a master of one row."""
     keys = pa.array([4, 2, None, 6, 4, 4])
     master = master_of({"key": pa.array([4])})
     return Case("one_row_master", master, stream_of({"key": keys}, [2]), resident=None)
@@ -160,7 +160,7 @@ def wide_rows() -> Case:
 
 @register
 def resident() -> Case:
-    """Return a budget that holds the whole master."""
+    """Use a budget that holds the whole master."""
     keys = with_nulls(pick(pa.array(np.arange(400)), _ROWS), 20)
     master = master_of({"key": pa.array(np.arange(600) // 2)})
     return Case("resident", master, stream_of({"key": keys}), memory=1 << 20, resident=True)
@@ -168,7 +168,7 @@ def resident() -> Case:
 
 @register
 def resident_strings() -> Case:
-    """Return a budget that holds the whole master, where keys are hashed."""
+    """Use a budget that holds the whole master, where keys are hashed."""
     keys = pick(pa.array([f"key {i}" for i in range(400)]), _ROWS)
     master = master_of({"key": pa.array([f"key {i // 2}" for i in range(600)])})
     stream = stream_of({"key": keys})
@@ -177,6 +177,6 @@ def resident_strings() -> Case:
 
 @register
 def resident_giant_key() -> Case:
-    """Return a budget that holds the whole master, in which one key has more rows than a page."""
+    """Use a budget that holds the whole master, in which one key has more rows than a page."""
     made = _giant_case("resident_giant_key", pa.int64())
     return replace(made, memory=2 << 20, resident=True)

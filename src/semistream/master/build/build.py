@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ __all__ = ["Progress", "build_from_rows", "report_writes"]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a build has come."""
+    """The progress of a build."""
 
     phase: str
     """``"read"``, then ``"write"``."""
@@ -58,20 +59,20 @@ def build_from_rows(  # noqa: PLR0913 - a build has these parts
 
 
 def report_writes(progress: Callable[[Progress], None], total: int) -> Callable[[int], None]:
-    """Return a function that is told how many more rows were written, and reports it."""
+    """Return a callback for rows that were written, which reports them in all."""
     done = 0
 
-    def passed(rows: int) -> None:
+    def report(rows: int) -> None:
         nonlocal done
         done += rows
         progress(Progress("write", done, total))
 
-    return passed
+    return report
 
 
 @dataclass
 class _Build:
-    """One build: what it reads and where it writes."""
+    """One build: its source and its target."""
 
     rows: Rows
     target: Target
@@ -80,21 +81,13 @@ class _Build:
     progress: Callable[[Progress], None]
 
     def run(self, with_filter: bool) -> None:
-        sort = ExternalSort(self.target.page_schema, self.memory, self.target.folder)
-        try:
-            null_keys = self._read(sort)
-            self._write(sort, with_filter, null_keys)
-        finally:
-            sort.close()
-
-    def _read(self, sort: ExternalSort) -> int:
-        """Encode and sort all rows; give the number of those without a key."""
-        read = 0
-        for count, batch in self.rows.encoded(self.target.keys, self.memory):
-            read += count
-            sort.add(batch)
-            self.progress(Progress("read", read, self.rows.total))
-        return read - sort.rows
+        read, memory, target = 0, self.memory, self.target
+        with closing(ExternalSort(target.page_schema, memory, target.folder)) as sort:
+            for count, batch in self.rows.encoded(target.keys, memory):
+                read += count
+                sort.add(batch)
+                self.progress(Progress("read", read, self.rows.total))
+            self._write(sort, with_filter, null_keys=read - sort.rows)
 
     def _write(self, sort: ExternalSort, with_filter: bool, null_keys: int) -> None:
         words = filter_words(sort.rows) if with_filter else 0

@@ -226,15 +226,8 @@ def _column(name: str, declared: str, modifier: int) -> Column:
         return Column(name, _BINARY[declared], f"{{}}::{declared}", declared, text=False)
     if declared == "bytea":
         return Column(name, pa.binary(), "{}::bytea", declared, text=True)
-    kind = _decimal(modifier) if declared == "numeric" else pa.string()
-    return Column(name, kind, "{}::text", declared, text=True)
-
-
-def _decimal(modifier: int) -> pa.DataType:
-    """Return the type of a numeric; without a precision it stays text, which loses nothing."""
-    if modifier < 0:
-        return pa.string()
+    kind = pa.string()  # also of a numeric without a precision: text loses nothing
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
-    if precision > 76 or scale > precision:
-        return pa.string()
-    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
+    if declared == "numeric" and modifier >= 0 and scale <= precision <= 76:
+        kind = (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
+    return Column(name, kind, "{}::text", declared, text=True)

@@ -109,7 +109,7 @@ class Delta(LakeTable):
             yield Feed("change data feed", Scope.ROWS, lambda: self._change_feed(start + 1))
         if not mapped:  # else a column may have the name that another had before
             yield Feed("files", Scope.ROWS, lambda: self._files(start, memory))
-        yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
+        yield self.all_rows(memory)
 
     def _change_feed(self, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         schema, end = self.schema, self.table.version()

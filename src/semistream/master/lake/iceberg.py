@@ -155,7 +155,7 @@ class Iceberg(LakeTable):
         # A column that has the name of another from before has other values in the same files.
         if there and since.get("fields") == self._fields:
             yield Feed("files", Scope.ROWS, lambda: self._files(version))
-        yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
+        yield self.all_rows(memory)
 
     def _files(self, version: int | None) -> Iterator[tuple[int, pa.RecordBatch]]:
         old, new = _by_content(self._tasks(version)), _by_content(self._tasks(self.version))

@@ -106,7 +106,7 @@ class ParquetFiles(LakeTable):
             new = [f for f in self.dataset.get_fragments() if f.path not in old]
             came = lambda: ((1, batch) for batch in scan(new, self.schema, memory))  # noqa: E731
             yield Feed("files", Scope.ROWS, came)
-        yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
+        yield self.all_rows(memory)
 
 
 def _is_folder(source: str, system: pyarrow.fs.FileSystem, path: str) -> bool:

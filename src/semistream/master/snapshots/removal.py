@@ -20,7 +20,6 @@ from semistream.units import parse_seconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 __all__ = ["KEEP", "clean_master", "remove_unneeded"]
@@ -101,7 +100,10 @@ def _remove_unneeded(folder: Path, keep: float, now: float) -> None:
     sync_folder(folder)  # the manifest's name must be on disk before what it replaced goes
     with alone(folder) as locked:
         queries = remove_stale(folder, keep, now) if locked else set()
-        _remove_notes(folder, queries, now - keep)
+        for note in folder.glob(f"{_NOTE}*"):
+            query = note.name.removeprefix(_NOTE)[:_UUID]
+            if query not in queries and note.stat().st_mtime < now - keep:
+                note.unlink(missing_ok=True)
         pins = all_pins(folder)
         if damaged := [pinned.path for pinned in pins if not pinned.pin.files]:
             log.warning(
@@ -116,7 +118,11 @@ def _remove_unneeded(folder: Path, keep: float, now: float) -> None:
         there = [m for m in whole_snapshots(folder, current) if m.files in wanted]
         # Also where a manifest cannot be read here: queries of another version may read it.
         files = [path.name for path in folder.iterdir() if path.stem in wanted]
-        remove_others(folder, [*files, *_names(folder, there)])
+        for manifest in there:
+            files += [*manifest.names, manifest.name("manifest")]
+            for older in ancestors(folder, manifest):
+                files += [older.name("manifest"), older.name("changes")]
+        remove_others(folder, files)
 
 
 def _data(folder: Path) -> list[str]:
@@ -135,18 +141,3 @@ def _kept_without_manifest(folder: Path) -> list[str]:
         f"; to have the newest back: cp {folder / lost} {folder / MANIFEST}" if lost else "",
     )
     return _data(folder)
-
-
-def _names(folder: Path, manifests: Iterable[Manifest]) -> Iterator[str]:
-    for manifest in manifests:
-        yield from (*manifest.names, manifest.name("manifest"))
-        for older in ancestors(folder, manifest):
-            yield from (older.name("manifest"), older.name("changes"))
-
-
-def _remove_notes(folder: Path, queries: Iterable[str], limit: float) -> None:
-    """Remove the notes of workers of queries that are not running any more."""
-    for note in folder.glob(f"{_NOTE}*"):
-        query = note.name.removeprefix(_NOTE)[:_UUID]
-        if query not in queries and note.stat().st_mtime < limit:
-            note.unlink(missing_ok=True)

@@ -95,8 +95,12 @@ class Topic(Feed):
         keys: list[Any] = []
         for message in messages:
             self._advance(message, reached)
-            if not message.error():
-                keys.append(_key(message))
+            if message.error():
+                continue
+            try:
+                keys.append(parse_key(message.key() or message.value() or b""))
+            except ValueError:  # not understood
+                keys.append(None)
         return EVERYTHING if None in keys else Notice(tuple(keys))
 
     def _advance(self, message: Message, reached: dict[int, int]) -> None:
@@ -144,14 +148,6 @@ class Topic(Feed):
 
     def _lost(self, why: str) -> FeedError:
         return FeedError(f"the changes in topic {self.topic!r} are lost: {why}")
-
-
-def _key(message: Message) -> Any:  # noqa: ANN401 - what JSON has
-    """Read the key that a message names; None, for all of them, where it is not understood."""
-    try:
-        return parse_key(message.key() or message.value() or b"")
-    except ValueError:
-        return None
 
 
 def _client() -> Any:  # noqa: ANN401 - the module
