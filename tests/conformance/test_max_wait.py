@@ -12,7 +12,9 @@ import pytest
 import semistream as ss
 from semistream.errors import OptionError
 from semistream.testing import Watched, case, reference_join, same_rows
-from support.variants import each_variant, each_waiting_variant
+from support.matrix import matrix
+from support.observer import Probe
+from support.variants import VARIANTS, each_variant, each_waiting_variant
 
 MAX_WAIT = 10.0
 CASES = ["zipf_0.0", "zipf_1.5", "giant_key", "giant_string_key", "string_and_date"]
@@ -26,6 +28,9 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +68,9 @@ def check_expected(watched, offered, name, how="left"):
     )
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("gap", [1.0, 3.0, 25.0])
-@pytest.mark.parametrize("name", CASES)
-@each_variant
-def test_no_row_waits_longer_while_others_come(algorithm, options, name, gap, masters):
-    clock = Clock()
+@matrix(variant=VARIANTS, name=CASES, gap=[1.0, 3.0, 25.0])
+def test_no_row_waits_longer_while_others_come(variant, name, gap, masters):
+    (algorithm, options), clock = variant, Clock()
     watched, rows = started(name, masters, algorithm, clock, max_wait=MAX_WAIT, **options)
     offered = []
     for batch in rows:
@@ -84,25 +86,12 @@ def test_no_row_waits_longer_while_others_come(algorithm, options, name, gap, ma
     check_expected(watched, offered, name)
 
 
-def engines(operator):
-    """The engines of an operator that is one, or has one or several."""
-    return getattr(operator, "nodes", [getattr(operator, "engine", operator)])
-
-
-def slowed(count, clock):
-    def slow(size):
-        clock.now += 5.0
-        return count(size)
-
-    return slow
-
-
 @each_waiting_variant
 def test_no_row_waits_longer_when_reads_are_slow(algorithm, options, masters):
     clock = Clock()
-    watched, rows = started("zipf_0.0", masters, algorithm, clock, max_wait=MAX_WAIT, **options)
-    for engine in engines(watched.join._operator):
-        engine.reader._count = slowed(engine.reader._count, clock)
+    slow = Probe(lambda *_: clock.advance(5.0))
+    options = options | {"max_wait": MAX_WAIT, "observer": slow}
+    watched, rows = started("zipf_0.0", masters, algorithm, clock, **options)
     offered = []
     for batch in rows:
         offered.append(stamped(batch, clock.now))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from semistream.engine.algorithm import Algorithm
     from semistream.engine.cache import Held
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
     from semistream.master.files.reader import PageReader
     from semistream.spec import JoinSpec
@@ -53,8 +53,7 @@ class Engine(Operator):
         task: Task,
         plan: Plan,
         algorithm: type[Algorithm],
-        clock: Callable[[], float],
-        max_wait: float | None,
+        runtime: Runtime,
     ) -> None:
         give_back_memory()
         self.task, self.plan = task, plan
@@ -70,11 +69,13 @@ class Engine(Operator):
         self._output = Output(self._assembler, plan.components["output"], self._output_rows)
         self.lookup = self._lookup()
         self._blocks = self._run_blocks()
-        self._clock, self._max_wait = clock, max_wait
+        self._clock, self._max_wait = runtime.clock, runtime.max_wait
         self._pinned_met = True
         self.draining = False
         """Whether no row comes before all that wait are answered."""
+        self._observer = runtime.observer
         self.algorithm = algorithm(self)
+        self._observer.on_start(self)
 
     def _open_reader(self, parts: int, run: int | None) -> PageReader:
         return self.spec.files.reader(parts, run)
@@ -217,6 +218,7 @@ class Engine(Operator):
             else:
                 chunk = self._intake.for_window(rows)
             start += len(chunk)
+            self._observer.on_chunk(self, chunk)
             yield chunk
 
     def _look_up(self, chunk: Chunk) -> Sifted:
@@ -338,6 +340,7 @@ class Engine(Operator):
         if self.window.waiting:
             yield from self._bring(*self.algorithm.next_runs())
         yield from self._expire(self.algorithm.iterated())
+        self._observer.on_round(self)
 
     def _meet_pinned(self) -> Batches:
         """Let the window meet the pages that stay in memory; once for each admission is enough."""
@@ -349,6 +352,7 @@ class Engine(Operator):
 
     def _bring(self, *runs: range) -> Batches:
         """Read runs of neighbouring pages and let the window meet them."""
+        self._observer.on_pages(self, runs)
         whole = []
         for run in runs:
             self.metrics.pages_read += len(run)
@@ -358,7 +362,7 @@ class Engine(Operator):
                     yield from self._bring_parts(page)
             elif self._blocks is None:  # every page has one part: one read brings them all
                 for page, part, batch in zip(
-                    run, parts, self._load(parts[0], len(parts)), strict=True
+                    run, parts, self.load(parts[0], len(parts)), strict=True
                 ):
                     yield from self._meet(page, part, batch, True)
             else:
@@ -372,7 +376,9 @@ class Engine(Operator):
     def _sweep(self, runs: list[tuple[range, range]], blocks: Blocks) -> Batches:
         """Read runs of pages, those that come next while one is matched."""
         reads = self.reader.sweep([parts for _, parts in runs])
-        for addresses, (run, parts) in zip(reads, runs, strict=True):
+        for run, parts in runs:
+            self._observer.on_read(self, parts)
+            addresses = next(reads)
             self._count_reads()
             for block, address in enumerate(addresses):
                 blocks.note(block, address)
@@ -405,10 +411,12 @@ class Engine(Operator):
         if self._assembler.once:
             parts = parts[:1]  # all parts have the same code: the first one tells
         for part in parts:
-            batch = self._load(part, 1)[0]
+            batch = self.load(part, 1)[0]
             yield from self._meet(page, part, batch, part == parts[-1])
 
-    def _load(self, part: int, count: int) -> list[pa.RecordBatch]:
+    def load(self, part: int, count: int) -> list[pa.RecordBatch]:
+        """Read neighbouring parts; they are valid until the next read."""
+        self._observer.on_read(self, range(part, part + count))
         batches = self.reader.load(part, count)
         self._count_reads()
         return batches
@@ -418,7 +426,7 @@ class Engine(Operator):
 
     def load_copy(self, part: int) -> pa.RecordBatch:
         """Read a part into memory of its own."""
-        batch = self._load(part, 1)[0]
+        batch = self.load(part, 1)[0]
         self.metrics.pages_read += 1
         return take_rows(batch, np.arange(batch.num_rows))
 

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 from semistream.arrow.gather import copies
 from semistream.engine.cache import CacheCost
+from semistream.engine.observer import Observer
 from semistream.engine.output import gathered_schema, output_row_bytes
 from semistream.engine.window import RowCost
 from semistream.errors import OptionError
 from semistream.master.files.filter import KeyFilter
-from semistream.units import format_bytes
+from semistream.units import elapsed, format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from semistream.hotset.plan import Host
     from semistream.spec import JoinSpec
 
-__all__ = ["MemoryUse", "Plan", "Task", "TooSmall", "in_steps"]
+__all__ = ["MemoryUse", "Plan", "Runtime", "Task", "TooSmall", "in_steps"]
 
 _LEAST_WINDOW_ROWS = 64
 _LARGEST_OUTPUT = 16 << 20
@@ -112,6 +113,17 @@ class Plan:
         if self.settings:
             lines.append(", ".join(f"{name}: {value}" for name, value in self.settings.items()))
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What a join runs with beside its plan."""
+
+    clock: Callable[[], float] = elapsed
+    """Return the time in seconds."""
+    max_wait: float | None = None
+    """Seconds that no row waits longer than."""
+    observer: Observer = field(default_factory=Observer)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,8 @@ from semistream.algorithms.database.loop import KeyedEngine
 from semistream.engine.algorithm import Algorithm, share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from semistream.engine.operator import Operator
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
 
 __all__ = ["KeyLists"]
@@ -77,11 +75,9 @@ class KeyLists(Algorithm):
         return task.split(cls.name, parts, settings)
 
     @classmethod
-    def operator(
-        cls, task: Task, plan: Plan, clock: Callable[[], float], max_wait: float | None
-    ) -> Operator:
+    def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
         """Start an engine that asks for keys."""
-        return KeyedEngine(task, plan, cls, clock, max_wait)
+        return KeyedEngine(task, plan, cls, runtime)
 
     @property
     def cache(self) -> Any:  # noqa: ANN401 - a `Held`, None where there is none

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from semistream.engine.cache import Held
     from semistream.engine.engine import Batches, Sifted
     from semistream.engine.fresh import FreshRows, Moment
-    from semistream.engine.plan import MemoryUse, Plan, Task
+    from semistream.engine.plan import MemoryUse, Plan, Runtime, Task
     from semistream.master.database.fetch import Fetched
     from semistream.master.database.master import DatabaseMaster
 
@@ -54,15 +54,14 @@ class KeyedEngine(Engine):
         task: Task,
         plan: Plan,
         algorithm: type[Algorithm],
-        clock: Callable[[], float],
-        max_wait: float | None,
+        runtime: Runtime,
     ) -> None:
         # `choose` gives this engine to masters in databases alone.
         self._table = cast("DatabaseMaster", task.spec.master)
         self._table.listen()
-        self.fresh = _fresh_rows(task, self._table, plan.components["cache"], clock)
+        self.fresh = _fresh_rows(task, self._table, plan.components["cache"], runtime.clock)
         self._request_bytes = self._fetched_bytes = self._widest_row = 0
-        super().__init__(task, plan, algorithm, clock, max_wait)
+        super().__init__(task, plan, algorithm, runtime)
 
     def _open_reader(self, parts: int, run: int | None) -> PageReader:  # noqa: ARG002
         return _NoPages()
