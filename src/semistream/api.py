@@ -98,9 +98,11 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
     from semistream.master.build.build import build_from_rows
     from semistream.master.lake.kinds import is_table
     from semistream.master.source import SparkDataFrame
+    from semistream.names import listed
 
     path, report = master_folder(path), callback(progress, "progress")
     with_filter = yes_or_no(filter, "filter")
+    columns = None if columns is None else listed("columns", columns)
     if not is_table(source) and (version is not None or columns is not None):
         msg = (
             f"version={version} and columns={columns} are for tables of files, not for a "
@@ -137,7 +139,7 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
     prefix: str = "",
     partition: str = "auto",
     transfer: str = "auto",
-    localize: bool | str = False,
+    localize: bool | int | str = False,
     read: str = "mapped",
     name: str | None = None,
     tasks: int | None = None,
@@ -148,7 +150,7 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
 ) -> DataFrame:
     """Join a DataFrame, streaming or not, with a master table, within a budget of bytes.
 
-    Gives an ordinary DataFrame: the stream's columns, then the master's without its key. Nothing
+    Returns an ordinary DataFrame: the stream's columns, then the master's without its key. Nothing
     waits across micro-batches, so that output is as exactly-once as its sink.
 
     Parameters
@@ -209,28 +211,33 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         enriched.writeStream.option("checkpointLocation", "checkpoint").start("warehouse")
     """
     with _pyspark("enrich"):
+        from semistream.options import EnrichOptions
         from semistream.spark.enrich.arguments import check_frame
-        from semistream.spark.enrich.enrichment import Wish, enriched
+        from semistream.spark.enrich.enrichment import enrich_frame
+        from semistream.units import parse_bytes
     check_frame("df", df)
-    wish = Wish(
-        on=on,
-        how=how,
-        memory=memory,
-        algorithm=algorithm,
-        select=select,
-        prefix=prefix,
-        partition=partition,
-        transfer=transfer,
-        localize=localize,
-        read=read,
-        name=name,
-        tasks=tasks,
-        check=check,
-        status=status,
-        on_missing=on_missing,
-        options=options,
+    return enrich_frame(
+        df,
+        master,
+        EnrichOptions(
+            on=on,
+            how=how,
+            memory=parse_bytes(memory),
+            algorithm=algorithm,
+            select=select,
+            prefix=prefix,
+            partition=partition,
+            transfer=transfer,
+            localize=localize,
+            read=read,
+            name=name or "",
+            tasks=tasks,
+            check=check,
+            on_missing=on_missing,
+            status=status or "",
+            options=options,
+        ),
     )
-    return enriched(df, master, wish)
 
 
 def watch(

@@ -351,9 +351,8 @@ def test_a_stream_that_has_nothing_to_do_keeps_the_snapshot_that_was_chosen_for_
 
 
 def job_on(path, files):
-    wish = {"how": "inner", "prefix": "", "memory": 1 << 20, "tasks": 1, "algorithm": "adaptive"}
-    more = {"options": {}, "copies": None, "files": files}
-    return Job("stream", str(path), "mapped", pa.schema([]), **wish, **more)
+    schema = pa.schema([])
+    return Job(name="stream", path=str(path), stream=schema, memory=1 << 20, tasks=1, files=files)
 
 
 def test_a_master_is_opened_though_other_threads_push_it_out_meanwhile(tmp_path, monkeypatch):

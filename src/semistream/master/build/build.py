@@ -14,7 +14,6 @@ from semistream.master.files.filter import KeyFilter, filter_words
 from semistream.master.files.master import FileMaster
 from semistream.master.lake.kinds import find_table, is_table
 from semistream.master.source import Rows, Source
-from semistream.names import listed
 
 if TYPE_CHECKING:
     import os
@@ -47,9 +46,8 @@ def build_from_rows(  # noqa: PLR0913 - a build has these parts
     progress: Callable[[Progress], None],
 ) -> FileMaster:
     """Build a master from Arrow data or a table of files; the arguments are `build_master`'s."""
-    names = None if columns is None else listed("columns", columns)
     size, room = check_sizes(page_bytes, memory)
-    table = find_table(source, version, names) if is_table(source) else None
+    table = find_table(source, version, columns) if is_table(source) else None
     rows = table.rows(room // 16) if table else Rows.of(source)
     target = Target.of(path, rows.reader.schema, key, size)
     origin = Origin(table.note if table else {})
