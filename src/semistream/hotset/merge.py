@@ -70,11 +70,7 @@ def choose_rows(
         block, position, counts = block[fresh], position[fresh], counts[fresh]
     sizes = np.concatenate([row_bytes(s) for s in sources]).astype(np.float32) + BESIDE
     sizes = sizes if fresh is None else sizes[fresh]
-    codes = np.empty(len(block), dtype=np.int64)
-    _copy_fixed([s.column(0) for s in sources], block, position, 8, codes.ctypes.data)
-    starts = np.ones(len(codes), dtype=np.bool_)
-    np.not_equal(codes[1:], codes[:-1], out=starts[1:])
-    firsts = np.flatnonzero(starts)  # of each join value
+    firsts = _firsts(sources, block, position)
     value_bytes = np.add.reduceat(sizes, firsts) if len(firsts) else sizes
     worth = np.divide(counts[firsts], value_bytes, dtype=np.float32)
     stays, lost = _most_worth(worth, value_bytes, room)
@@ -116,6 +112,19 @@ def _first_of_each(
     fresh &= ~np.isin(new, old if alive is None else old[alive])
     kept = np.arange(len(old)) if alive is None else np.flatnonzero(alive)
     return np.append(kept, len(old) + np.flatnonzero(fresh))
+
+
+def _firsts(
+    sources: Sequence[pa.RecordBatch],
+    block: npt.NDArray[np.int32],
+    position: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Return the first row of each join value."""
+    codes = np.empty(len(block), dtype=np.int64)
+    _copy_fixed([s.column(0) for s in sources], block, position, 8, codes.ctypes.data)
+    starts = np.ones(len(codes), dtype=np.bool_)
+    np.not_equal(codes[1:], codes[:-1], out=starts[1:])
+    return np.flatnonzero(starts)
 
 
 def _most_worth(
