@@ -57,7 +57,7 @@ class HostState:
 
     @property
     def memory_used(self) -> dict[str, int]:
-        """Bytes of the files, whoever caused them."""
+        """Bytes of the files, by component of the plan."""
         return {
             "host cache": sum(slot.nbytes for slot in self._slots),
             "host staged": self._sizes.staged,
@@ -218,7 +218,7 @@ class HostState:
             self._journal.threshold = max(1.0, min(chosen.lost, 254.0))
         elif len(chosen.block):
             _warn_of_no_room(self._root)
-        self._journal.clear()  # in any case: else whoever comes chooses anew, chunk after chunk
+        self._journal.clear()  # in any case: else the next process would choose anew, at each chunk
 
     def close(self) -> None:
         """Release all locks; the files stay."""

@@ -1,4 +1,4 @@
-"""The target of a build, whoever brings the rows: checks, the folder, publishing."""
+"""The target of a build, local or by Spark: checks, the folder, publishing."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ __all__ = ["open_lock", "wait_for_lock"]
 
 log = logging.getLogger(__name__)
 
-_WARN = 5.0  # seconds; whoever holds a lock for its purpose is done within a fraction of one
+_WARN = 5.0  # seconds; a lock is held for a fraction of one
 _GIVE_UP = 600.0  # a holder that was stopped, or means harm, never lets go
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1  # seconds of back-off
 

@@ -1,4 +1,4 @@
-"""Pins: which snapshot a micro-batch reads, whoever reads it and however often.
+"""Pins: the snapshot of a micro-batch, the same for all its tasks and on replay.
 
 ::
 
@@ -257,7 +257,7 @@ def _remove_holder(place: Path, pins: list[Pinned]) -> None:
 def _newest_first(folder: Path) -> list[Pinned]:
     pins = []
     for path in _inside(folder):
-        with suppress(FileNotFoundError):  # removed just now, by who pinned beside us
+        with suppress(FileNotFoundError):  # removed just now by another process
             if not path.name.startswith(".") and (pin := _read(path)) is not None:
                 pins.append(Pinned(path, pin, path.stat().st_mtime))
     # A damaged one has no sequence, and comes last: it ages out behind newer ones.

@@ -66,7 +66,7 @@ def list_snapshots(path: str | os.PathLike[str]) -> list[Snapshot]:
 
 
 def _snapshots(folder: Path, current: Manifest) -> Iterator[Snapshot]:
-    """Yield the snapshots, but for those that a build beside us has removed."""
+    """Yield the snapshots, but for those that another process has just removed."""
     pins = all_pins(folder)
     for manifest in whole_snapshots(folder, current):
         queries = (

@@ -59,7 +59,7 @@ class Notifications(Feed):
     Parameters
     ----------
     address
-        Of the server. A direct one: a pooler that gives a connection to others between
+        Of the server. A direct one: a pooler that shares connections between
         transactions passes no notifications on.
     channel
         The channel; `trigger_sql` returns what has to be run in the database.
