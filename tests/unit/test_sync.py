@@ -23,8 +23,7 @@ from semistream.errors import MasterError, MasterNotFoundError, OptionError, Sch
 from semistream.master.files.filter import filter_words
 from semistream.master.lake.table import Feed, Scope
 from semistream.master.sync import sync as master_sync
-from semistream.master.sync.merge import MisfitError, add_weight, merge
-from semistream.master.sync.row_ids import row_ids
+from semistream.master.sync.merge import MisfitError, add_weight, merge, row_ids
 from support.masters import PAGE, rows_of, same_as_built
 
 if TYPE_CHECKING:

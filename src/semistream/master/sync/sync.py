@@ -22,8 +22,7 @@ from semistream.master.lake.table import Scope, UnreadError
 from semistream.master.place import show_source
 from semistream.master.source import Rows
 from semistream.master.sync.merge import MisfitError, add_weight
-from semistream.master.sync.rewrite import Rewrite
-from semistream.master.sync.statistics import count_rows, parent_filter
+from semistream.master.sync.rewrite import Rewrite, count_rows, parent_filter
 from semistream.master.sync.upserts import caller_changes
 from semistream.units import format_bytes
 
