@@ -689,6 +689,4 @@ def test_a_damaged_description_is_ignored(tmp_path):
 def test_host_of_a_plan(path, root):
     spec = started(opened(path), zipf(1)[0].schema, root).join._spec
     host = Host.of(spec, HostShare(root, 2), MEMORY)
-    assert host.warm.name(host.sizes) != host.warm.name(
-        Host.of(spec, HostShare(root, 2), 2 * MEMORY).sizes
-    )
+    assert host.name != Host.of(spec, HostShare(root, 2), 2 * MEMORY).name

@@ -1,4 +1,4 @@
-"""Bringing a master to a newer version: read what changed, sort it, write a new snapshot."""
+"""Sync of a master with a newer version of its source: read changes, sort, write a snapshot."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ import pyarrow as pa
 
 from semistream.errors import OptionError, SchemaError
 from semistream.master.arguments import callback, master_folder
-from semistream.master.build.build import Progress, written
+from semistream.master.build.build import Progress, report_writes
 from semistream.master.build.sort import ExternalSort
-from semistream.master.build.target import Origin, Target, sizes
+from semistream.master.build.target import Origin, Target, check_sizes
 from semistream.master.files.drafts import Draft
 from semistream.master.files.format import Manifest
 from semistream.master.files.master import FileMaster
-from semistream.master.lake.find import find_table
+from semistream.master.lake.kinds import find_table
 from semistream.master.lake.table import Scope, UnreadError
-from semistream.master.place import named
+from semistream.master.place import show_source
 from semistream.master.source import Rows
-from semistream.master.sync.counting import counted, parent_filter
-from semistream.master.sync.given import given_changes
-from semistream.master.sync.merge import MisfitError, weighted
-from semistream.master.sync.rewrite import Rewrite, Tally
+from semistream.master.sync.merge import MisfitError, add_weight
+from semistream.master.sync.rewrite import Rewrite, count_rows, parent_filter
+from semistream.master.sync.upserts import caller_changes
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -41,20 +40,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Synced:
-    """What a sync did, and the master as it is now."""
+    """What a sync has done, and the master as it is now."""
 
     master: FileMaster
     how: str
     """``"change data feed"``, ``"files"``, ``"all rows"``, ``"given"``; empty: nothing was new."""
-    values: int
+    values: int = 0
     """Join values whose rows changed."""
-    upserted: int
+    upserted: int = 0
     """Rows that were not there before."""
-    deleted: int
+    deleted: int = 0
     """Rows of join values that have none any more."""
-    pages_rewritten: int
-    pages_copied: int
-    bytes_written: int
+    pages_rewritten: int = 0
+    pages_copied: int = 0
+    bytes_written: int = 0
     """Bytes of pages that were not copied."""
 
     @property
@@ -63,7 +62,7 @@ class Synced:
         return self.master.manifest.source.get("version")
 
     def describe(self) -> str:
-        """Say in a line what was done."""
+        """Describe in a line what was done."""
         if not self.values:
             return f"{self.master.path}: nothing new, {self.master.rows:,} rows"
         return (
@@ -109,7 +108,7 @@ def sync_master(
         What reading and sorting the changes may use. All rows of one changed join value are held at
         once.
     progress
-        Called now and then with a `Progress`.
+        Progress callback, called now and then with a `Progress`.
 
     Examples
     --------
@@ -121,18 +120,18 @@ def sync_master(
     >>> synced.upserted, synced.deleted, synced.master.rows
     (2, 1, 2)
     """
-    given = upserts is not None or deletes is not None
-    if given and (version is not None or source is not None):
+    by_caller = upserts is not None or deletes is not None
+    if by_caller and (version is not None or source is not None):
         msg = "give either upserts and deletes, or a version or source to read the changes from"
         raise OptionError(msg)
     folder, report = master_folder(path), callback(progress, "progress")
     target = _target(Manifest.load(folder), folder)
-    room = sizes(target.page_bytes, memory)[1]
+    room = check_sizes(target.page_bytes, memory)[1]
     with target.building():
         parent = FileMaster.current(folder)
         sync = _Sync(parent, _target(parent.manifest, folder), room, report)
-        if given:
-            return sync.apply(given_changes(parent, upserts, deletes), {})
+        if by_caller:
+            return sync.apply(caller_changes(parent, upserts, deletes), {})
         return sync.follow(_table(parent.manifest, version, source))
 
 
@@ -149,12 +148,12 @@ def _table(manifest: Manifest, version: int | None, source: Any) -> LakeTable:  
             "changed by upserts; give upserts= or deletes=, or build it from a table of files"
         )
         raise OptionError(msg)
-    # A column that the table has got since is none of the master's: queries run on those it has.
+    # Columns that were added to the table are none of the master's: queries run on those it has.
     table = find_table(source or note["uri"], version, tuple(manifest.schema.names))
     if table.kind != note["kind"]:
         msg = (
-            f"{named(source or note['uri'])} is of kind {table.kind}, the master was built from "
-            f"{note['kind']} ({note['uri']}); build it again"
+            f"{show_source(source or note['uri'])} is of kind {table.kind}, the master was built "
+            f"from {note['kind']} ({note['uri']}); build it again"
         )
         raise OptionError(msg)
     return table
@@ -162,7 +161,7 @@ def _table(manifest: Manifest, version: int | None, source: Any) -> LakeTable:  
 
 @dataclass(frozen=True)
 class _Sync:
-    """One sync: what it changes, and how it tells."""
+    """One sync: what it changes, and where it reports its progress."""
 
     parent: FileMaster
     target: Target
@@ -170,95 +169,77 @@ class _Sync:
     progress: Callable[[Progress], None]
 
     def follow(self, table: LakeTable) -> Synced:
-        """Come to the version of a table, by the cheapest way that works."""
+        """Bring the master to the version of a table, by the cheapest way that works."""
         since = self.parent.manifest.source
         if not table.is_newer(since):
-            return _synced(self.parent, "", Tally(), 0)
-        sync = self._with_columns_of(table)
+            return Synced(self.parent, "")
+        # Pages do not care which columns may be null: the table's say is taken over.
+        schema = _check_schema(self.parent.schema, table)
+        manifest = replace(self.parent.manifest, schema=schema)
+        parent = replace(self.parent, manifest=manifest, schema=schema)
+        sync = replace(self, parent=parent, target=_target(manifest, self.target.folder))
         *ways, last = table.feeds(since, self.memory // 16)
         for feed in ways:
             try:
-                return sync.apply(feed.told(table.errors), table.note)
+                return sync.apply(feed.guarded(table.errors), table.note)
             except (MisfitError, UnreadError) as error:  # compare more
                 log.info("%s: not by %s: %s", self.parent.path, feed.how, error)
         try:
-            return sync.apply(last.told(table.errors), table.note)
-        except UnreadError as error:  # also what a library raises is told in our words
+            return sync.apply(last.guarded(table.errors), table.note)
+        except UnreadError as error:
             msg = (
-                f"{named(table.note['uri'])} cannot be read ({error}); the master is as it was. "
-                "Try again: a file may be half written now, or a store away"
+                f"{show_source(table.note['uri'])} cannot be read ({error}); the master is as it "
+                "was. Try again: a file may be half written now, or a store away"
             )
             raise UnreadError(msg) from error
 
-    def _with_columns_of(self, table: LakeTable) -> _Sync:
-        """Check the columns; take over which of them may be null, for pages do not care."""
-        schema = _checked_schema(self.parent.schema, table)
-        manifest = replace(self.parent.manifest, schema=schema)
-        parent = replace(self.parent, manifest=manifest, schema=schema)
-        return replace(self, parent=parent, target=_target(manifest, self.target.folder))
-
     def apply(self, feed: Feed, note: Mapping[str, Any]) -> Synced:
         """Write the snapshot that these changes make."""
-        schema = weighted(_none(self.parent), 0).schema
+        empty = pa.RecordBatch.from_pylist([], schema=self.parent.page_schema)
+        schema = add_weight(empty, 0).schema
         with closing(ExternalSort(schema, self.memory, self.target.folder)) as sort:
             nulls = self._read(feed, sort)
             return self._write(feed, sort, nulls, note)
 
     def _read(self, feed: Feed, sort: ExternalSort) -> int:
-        """Sort all changes; give how many more of them have no key than before."""
+        """Sort all changes; return how many more of them have no key than before."""
         read = nulls = 0
         for weight, batch in feed.batches():
             rows = Rows(pa.RecordBatchReader.from_batches(batch.schema, [batch]), None)
             for count, coded in rows.encoded(self.target.keys, self.memory):
                 read += count
                 nulls += weight * (count - coded.num_rows)
-                sort.add(weighted(coded, weight))
+                sort.add(add_weight(coded, weight))
             self.progress(Progress("read", read, None))
         return nulls
 
     def _write(self, feed: Feed, sort: ExternalSort, nulls: int, note: Mapping[str, Any]) -> Synced:
         parent, known = self.parent, self.parent.statistics.null_keys
-        passed = written(self.progress, parent.rows)
+        report = report_writes(self.progress, parent.rows)
         keys = parent_filter(parent, self.memory)
         with (
             Draft(self.target.folder) as pages,
-            closing(Rewrite(parent, pages, keys, feed.scope, passed)) as rewrite,
+            closing(Rewrite(parent, pages, keys, feed.scope, report)) as rewrite,
         ):
             rewrite.run(sort.merged())
-            changed = rewrite.changed()
+            changed, tally = rewrite.changed(), rewrite.tally
             null_keys = nulls if feed.scope is Scope.ALL else known + nulls
             if len(changed) or null_keys != known:
-                counts, keys = counted(rewrite, pages.file, null_keys, self.memory)
+                counts, keys = count_rows(rewrite, pages.file, null_keys, self.memory)
                 origin = Origin(note, parent.manifest.files, changed)
                 self.target.publish(pages, rewrite.writer.index, counts, keys, origin)
             elif note:
                 self.target.restate(replace(parent.manifest, source=note))
-            return _synced(
-                FileMaster.current(self.target.folder), feed.how, rewrite.tally, len(changed)
-            )
+            master = FileMaster.current(self.target.folder)
+            if not len(changed):
+                return Synced(master, feed.how)
+            copied = vars(tally).copy()
+            written = master.manifest.pages_bytes - copied.pop("bytes_copied")
+            return Synced(master, feed.how, len(changed), bytes_written=written, **copied)
 
 
-def _none(master: FileMaster) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=master.page_schema)
-
-
-def _synced(master: FileMaster, how: str, tally: Tally, values: int) -> Synced:
-    written_bytes = master.manifest.pages_bytes - tally.bytes_copied if values else 0
-    done = tally if values else Tally()
-    return Synced(
-        master,
-        how,
-        values,
-        done.upserted,
-        done.deleted,
-        done.pages_rewritten,
-        done.pages_copied,
-        written_bytes,
-    )
-
-
-def _checked_schema(old: pa.Schema, table: LakeTable) -> pa.Schema:
-    """Give the master's schema with nulls where the table allows them; refuse other types."""
+def _check_schema(old: pa.Schema, table: LakeTable) -> pa.Schema:
+    """Return the master's schema with nulls where the table allows them; refuse other types."""
 
     def columns(schema: pa.Schema) -> str:
         return ", ".join(f"{field.name}: {field.type}" for field in schema)

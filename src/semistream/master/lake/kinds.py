@@ -1,4 +1,4 @@
-"""Which kind of table a source is."""
+"""Kinds of tables of files, and how a source is recognised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.fs
 
 from semistream.errors import OptionError
 from semistream.master.lake.parquet import ParquetFiles
-from semistream.master.place import located, named, unreachable
+from semistream.master.place import locate, show_source, unreachable_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ _CLASSES = {"delta": ("deltalake", "DeltaTable"), "iceberg": ("pyiceberg.table",
 
 
 def is_table(source: object) -> bool:
-    """Tell whether a source is a table of files: its place, or a library's object for it."""
+    """Return whether a source is a table of files: its location, or a library's object for it."""
     return isinstance(source, str | os.PathLike) or _kind_of_object(source) is not None
 
 
@@ -41,33 +41,24 @@ def find_table(
     if kind == "parquet":
         if version is not None:
             msg = (
-                f"version={version}: {named(place)} holds Parquet files without versions; a Delta "
-                "or Iceberg table has them. Leave the version out to read what is there now"
+                f"version={version}: {show_source(place)} holds Parquet files without versions; a "
+                "Delta or Iceberg table has them. Leave the version out to read what is there now"
             )
             raise OptionError(msg)
         return ParquetFiles.open(place, names)
-    return _opened(kind, place, version, names)
-
-
-def _opened(
-    kind: str,
-    place: Any,  # noqa: ANN401 - a place, or an object of the library
-    version: int | None,
-    columns: tuple[str, ...] | None,
-) -> LakeTable:
     try:
         if kind == "delta":
             from semistream.master.lake.delta import Delta  # noqa: PLC0415 - optional
 
-            return Delta.open(place, version, columns)
+            return Delta.open(place, version, names)
         from semistream.master.lake.iceberg import Iceberg  # noqa: PLC0415 - optional
 
-        return Iceberg.open(place, version, columns)
+        return Iceberg.open(place, version, names)
     except ModuleNotFoundError as error:
         library = _LIBRARIES[kind]
         if error.name is None or error.name.split(".")[0] != library:
             raise
-        msg = f"{named(place)} needs {library}: pip install 'semistream[lakehouse]'"
+        msg = f"{show_source(place)} needs {library}: pip install 'semistream[lakehouse]'"
         raise OptionError(msg) from error
 
 
@@ -82,10 +73,10 @@ def _kind_of_object(source: object) -> str | None:
 def _kind_of_place(place: str) -> str:
     if place.startswith("iceberg://") or place.endswith(".metadata.json"):
         return "iceberg"
-    system, path = located(place)
+    system, path = locate(place)
     try:
-        found = system.get_file_info([f"{path.rstrip('/')}/{name}" for name in _FOLDERS])
+        infos = system.get_file_info([f"{path.rstrip('/')}/{name}" for name in _FOLDERS])
     except OSError as error:  # taken for mere files, a table would have its deleted rows again
-        raise unreachable(place, error) from error
-    names = [info.base_name for info in found if info.type is pyarrow.fs.FileType.Directory]
+        raise unreachable_error(place, error) from error
+    names = [info.base_name for info in infos if info.type is pyarrow.fs.FileType.Directory]
     return _FOLDERS[names[0]] if names else "parquet"
