@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.spark.engine import Caller
     from benchmarks.spark.grid import SparkGrid
     from semistream.metrics import Metrics
-    from semistream.spark.metrics.watch import BatchMetrics
+    from semistream.spark.metrics.report import BatchMetrics
 
 __all__ = ["measure_warmth", "metrics_of_batches"]
 

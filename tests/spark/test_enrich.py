@@ -319,7 +319,7 @@ def test_hosts_keep_copies(spark, folder, files, tmp_path, monkeypatch):
 
 def test_metrics_of_every_batch(spark, master, files, tmp_path, caplog):
     seen = []
-    with caplog.at_level(logging.INFO, "semistream.spark.metrics.watch"):
+    with caplog.at_level(logging.INFO, "semistream.spark.metrics"):
         ss.watch(spark, prometheus=0, address="0.0.0.0")  # noqa: S104 - for the moment of a test
         assert "served on 0.0.0.0, port" in caplog.messages[-1]
         ss.watch(spark, seen.append, prometheus=0)

@@ -31,12 +31,12 @@ class Generator(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return "semistream"
 
     @staticmethod
     def options_of(source: GeneratorSource, partitions: int) -> dict[str, str]:
-        """Give the options that make this source, cut into so many partitions a batch."""
+        """Return the options that make this source, cut into so many partitions a batch."""
         return {"settings": json.dumps(asdict(source)), "partitions": str(partitions)}
 
     @property
@@ -45,11 +45,11 @@ class Generator(DataSource):
         return GeneratorSource(**json.loads(self.options["settings"]))
 
     def schema(self) -> StructType:
-        """Give the columns."""
+        """Return the columns."""
         return from_arrow_schema(Sales(self.source.stream).schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """Make a reader."""
+        """Return a reader."""
         return _Reader(self.source, int(self.options["partitions"]))
 
 

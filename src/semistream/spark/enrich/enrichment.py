@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import warnings
@@ -18,6 +17,7 @@ from semistream.master.place import without_secrets
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.names import check_text
 from semistream.spark.cluster import executors as cluster
+from semistream.spark.cluster.context_state import state_of
 from semistream.spark.enrich.choice import (
     Setting,
     affordable_ways,
@@ -30,11 +30,11 @@ from semistream.spark.jvm.lookup import by_jvm, why_not
 from semistream.spark.lookup.database import for_workers
 from semistream.spark.lookup.job import Copies, Job
 from semistream.spark.lookup.outcome import marks_of
-from semistream.spark.lookup.route import routed
-from semistream.spark.lookup.snapshot import attempt_of_driver, settled
+from semistream.spark.lookup.route import route_rows
+from semistream.spark.lookup.snapshot import attempt_of_driver, choose_snapshot
 from semistream.spark.lookup.transfer import by_keys, by_rows
-from semistream.spark.lookup.worker import opened
-from semistream.spark.metrics.watch import note_enrichment, reports_of
+from semistream.spark.lookup.worker import open_job_master
+from semistream.spark.metrics.listener import note_enrichment, report_channel
 from semistream.spark.types import arrow_schema, check_collations
 from semistream.spec import resolve_how
 from semistream.units import parse_bytes
@@ -42,12 +42,10 @@ from semistream.units import parse_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from semistream.missing import Missing
     from semistream.spec import On
-
-    Numbers = dict[str, itertools.count[int]]
 
 __all__ = ["Wish", "enriched"]
 
@@ -85,8 +83,8 @@ class Wish:
 def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> DataFrame:
     """Give the DataFrame joined as wished."""
     spark = df.sparkSession
-    job = settled(spark, _job(df, master, wish), df.isStreaming)
-    table = opened(job)
+    job = choose_snapshot(spark, _job(df, master, wish), df.isStreaming)
+    table = open_job_master(job)
     if job.is_versioned and not df.isStreaming:  # also where nothing could be held
         job = replace(job, files=table.manifest.files)
     job = job.resolved(table, wish.on, wish.select)
@@ -101,11 +99,11 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     partition = choose_partition(wish.partition, setting)
     log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
     if partition.value == "key":
-        df = routed(df, job, everywhere)
-    channel = reports_of(df)
+        df = route_rows(df, job, everywhere)
+    channel = report_channel(df)
     if transfer.value == "none":
         return by_jvm(df, job, table)
-    note_enrichment(job, None)
+    note_enrichment(state_of(spark), job, None)
     if warning := cluster.memory_warning(spark, job.memory, job.tasks):
         warnings.warn(warning, stacklevel=3)
     if transfer.value == "rows":
@@ -155,7 +153,9 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         check_text(what, text or "", "the name of a column" if what == "status" else "one")
     called = wish.name or PurePath(without_secrets(os.fspath(path))).name or "master"
     return Job(
-        name=called if wish.alone else _unique(called, df.sparkSession),
+        name=called
+        if wish.alone
+        else state_of(df.sparkSession).unique_name(called, attempt_of_driver(df.sparkSession)),
         called=called,
         path=_absolute(os.fspath(path)),
         read=read,
@@ -208,26 +208,3 @@ def _copies(localize: bool | str) -> Copies | None:
     if localize is False:
         return None
     return Copies(None, parse_bytes(_COPIES if localize is True else localize, "localize"))
-
-
-_names: Numbers = {}
-_names_in_batch: dict[str, tuple[tuple[str, ...], Numbers]] = {}
-
-
-def _unique(name: str, spark: SparkSession) -> str:
-    """Give a name that no other enrichment of this process has.
-
-    Those that are made in a foreachBatch are the same in every batch, and keep their names.
-    """
-    attempt = attempt_of_driver(spark)
-    numbers = _numbers_in(attempt) if attempt else _names
-    number = next(numbers.setdefault(name, itertools.count(1)))
-    return name if number == 1 else f"{name}_{number}"
-
-
-def _numbers_in(attempt: tuple[str, str, str]) -> Numbers:
-    """Give how often names were given in an attempt at a micro-batch, the last of its query."""
-    query, *_ = attempt
-    if query not in _names_in_batch or _names_in_batch[query][0] != attempt:
-        _names_in_batch[query] = attempt, {}
-    return _names_in_batch[query][1]
