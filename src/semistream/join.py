@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from semistream.algorithms import choose
-from semistream.engine.plan import MemoryUse
+from semistream.engine.observer import Observer
+from semistream.engine.plan import MemoryUse, Runtime
 from semistream.errors import (
     JoinClosedError,
     JoinFailedError,
@@ -71,6 +72,8 @@ class Join:
     shared
         Where, and with how many others, this join shares ``memory`` on its host: what is warm is
         then held once for all, and outlives them.
+    observer
+        Callbacks for those who study or test a join: what its engines read, and when.
     **options
         Options of the algorithm.
 
@@ -109,14 +112,17 @@ class Join:
         filter: bool | None = None,  # noqa: A002 - the word users look for
         clock: Callable[[], float] = elapsed,
         shared: HostShare | None = None,
+        observer: Observer | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         spec = JoinSpec.resolve(as_master(master), stream_schema, on, how, select, prefix, mark)
-        _check_kinds(filter, shared, clock)
+        _check_kinds(filter, shared, clock, observer)
         self._spec = spec
         size = parse_bytes(memory)
         kind, task, self._plan = choose(algorithm, spec, size, filter, options, shared)
-        self._running: Operator | None = kind.operator(task, self._plan, clock, _seconds(max_wait))
+        self.observer = observer or Observer()
+        runtime = Runtime(clock, _seconds(max_wait), self.observer)
+        self._running: Operator | None = kind.operator(task, self._plan, runtime)
         self._unread: Iterator[pa.RecordBatch] | None = None
         self._failure: BaseException | None = None
         self._last = Metrics()
@@ -238,7 +244,7 @@ class Join:
             raise JoinFailedError(msg) from self._failure
 
 
-def _check_kinds(use_filter: object, shared: object, clock: object) -> None:
+def _check_kinds(use_filter: object, shared: object, clock: object, observer: object) -> None:
     if not (use_filter is None or isinstance(use_filter, bool)):
         msg = f"filter={use_filter!r} is not possible; give True, False or None"
         raise OptionError(msg)
@@ -247,6 +253,9 @@ def _check_kinds(use_filter: object, shared: object, clock: object) -> None:
             f"shared={shared!r} is no HostShare; give semistream.hotset.HostShare(folder, tasks), "
             "with how many joins run at once on this host"
         )
+        raise OptionError(msg)
+    if not (observer is None or isinstance(observer, Observer)):
+        msg = f"observer={observer!r} is not possible; give an instance of a subclass of Observer"
         raise OptionError(msg)
     if not callable(clock):
         msg = f"clock={clock!r} is no function; give one that returns seconds, as time.monotonic"

@@ -12,6 +12,7 @@ import pytest
 import semistream as ss
 from semistream.errors import OptionError
 from semistream.testing import Watched, case, reference_join, same_rows
+from support.observer import Probe
 from support.variants import each_variant, each_waiting_variant
 
 MAX_WAIT = 10.0
@@ -26,6 +27,9 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @pytest.fixture(scope="module")
@@ -84,25 +88,12 @@ def test_no_row_waits_longer_while_others_come(algorithm, options, name, gap, ma
     check_expected(watched, offered, name)
 
 
-def engines(operator):
-    """The engines of an operator that is one, or has one or several."""
-    return getattr(operator, "nodes", [getattr(operator, "engine", operator)])
-
-
-def slowed(count, clock):
-    def slow(size):
-        clock.now += 5.0
-        return count(size)
-
-    return slow
-
-
 @each_waiting_variant
 def test_no_row_waits_longer_when_reads_are_slow(algorithm, options, masters):
     clock = Clock()
-    watched, rows = started("zipf_0.0", masters, algorithm, clock, max_wait=MAX_WAIT, **options)
-    for engine in engines(watched.join._operator):
-        engine.reader._count = slowed(engine.reader._count, clock)
+    slow = Probe(lambda *_: clock.advance(5.0))
+    options = options | {"max_wait": MAX_WAIT, "observer": slow}
+    watched, rows = started("zipf_0.0", masters, algorithm, clock, **options)
     offered = []
     for batch in rows:
         offered.append(stamped(batch, clock.now))

@@ -26,6 +26,7 @@ from semistream.errors import BudgetError, CorruptPageError, JoinFailedError, Op
 from semistream.master.files.aio import Reads
 from semistream.testing import Watched, reference_join, same_rows
 from semistream.workloads import Stream, Zipf, master_table
+from support.observer import Probe
 
 KEYS = 8_000
 ROW = 100
@@ -60,11 +61,11 @@ def opened_direct(path):
 
 def started(master, schema, **options):
     options = {"memory": MEMORY, "algorithm": "adaptive", "on": "key"} | options
-    return Watched(ss.Join(master, schema, **options))
+    return Watched(ss.Join(master, schema, **({"observer": Probe()} | options)))
 
 
 def algorithm_of(watched) -> Adaptive:
-    return watched.join._operator.algorithm
+    return watched.join.observer.engine.algorithm
 
 
 def rows_of(keys) -> pa.RecordBatch:
@@ -128,7 +129,7 @@ def test_output_never_shares_memory_with_the_window(keys, tmp_path):
     columns = {"key": drawn, "sale": sale, "words": words, "flag": pa.array(sale % 3 == 0)}
     stream = pa.record_batch(columns | {"nothing": pa.nulls(len(sale))})
     watched = started(master, stream.schema, how="left", at_once=False)
-    window = watched.join._operator.window
+    window = watched.join.observer.engine.window
     for start in range(0, len(sale), 3_000):
         for batch in watched.join.offer(stream.slice(start, 3_000)):
             watched.out.append(batch)
@@ -205,7 +206,7 @@ def test_more_rows_than_the_window_holds_ask_for_a_value_of_several_parts(memory
     rows = 3_000 if how == "semi" else 60
     stream = rows_of(np.full(rows, 500)).append_column("text", pa.array(["x" * 300] * rows))
     watched = started(master, stream.schema, memory=memory, how=how)
-    assert watched.join._operator.lookup is not None
+    assert watched.join.observer.engine.lookup is not None
     watched.offer(stream)
     same_rows(
         watched.finish(), reference_join(pa.Table.from_batches([stream]), table, on="key", how=how)
@@ -217,16 +218,11 @@ def test_dictionaries_are_decoded_a_few_rows_at_a_time(mapped):
     index = pa.array(np.zeros(5_000, dtype=np.int8))
     word = pa.DictionaryArray.from_arrays(index, pa.array(["w" * 1_000]))
     stream = rows_of(np.arange(5_000)).append_column("word", word)
-    watched = started(mapped, stream.schema)
-    plain, largest = watched.join._operator._intake._plain, []
-
-    def measured(batch):
-        largest.append(plain(batch).nbytes)
-        return plain(batch)
-
-    watched.join._operator._intake._plain = measured
+    probe = Probe()
+    watched, largest = started(mapped, stream.schema, observer=probe), []
+    probe.on_chunk = lambda _, chunk: largest.append(chunk.rows.nbytes)
     watched.read(watched.join.offer(stream), most=20)
-    assert watched.join._operator.lookup is not None
+    assert watched.join.observer.engine.lookup is not None
     assert max(largest) < MEMORY
 
 
@@ -235,18 +231,16 @@ def test_dictionaries_are_decoded_a_few_rows_at_a_time(mapped):
 
 def swept(watched):
     """Count, for each row by its sale, the sweeps that it has waited for; and keep the choices."""
-    of, window = algorithm_of(watched), watched.join._operator.window
-    next_runs, waited, choices = of.next_runs, Counter(), []
+    of, window = algorithm_of(watched), watched.join.observer.engine.window
+    waited, choices = Counter(), []
 
-    def counted():
+    def counted(_, runs):
         waiting = window.rows["sale"].to_numpy()[window.state == 0]
         waited.update(waiting.tolist())
         counts = np.bincount(window.pages[window.state == 0], minlength=len(of._counts))
-        runs = next_runs()
         choices.append((counts, runs))
-        return runs
 
-    of.next_runs = counted
+    watched.join.observer.on_pages = counted
     return waited, choices
 
 
@@ -275,18 +269,18 @@ def test_no_row_waits_for_more_than_16_sweeps(read, batch, path):
 def test_a_sweep_brings_the_fullest_pages_and_frees_a_quarter(mapped):
     stream = rows_of(Zipf(KEYS, 0.7).sample(20_000, np.random.default_rng(4)))
     watched = started(mapped, stream.schema, at_once=False)
-    window, (_, choices) = watched.join._operator.window, swept(watched)
-    sizes = []
-    iterate = watched.join._operator._iterate
+    window, (_, choices) = watched.join.observer.engine.window, swept(watched)
+    observer, starts, sizes = watched.join.observer, [], []
+    count = observer.on_pages
 
-    def iterated():
-        before = window.gone
-        yield from iterate()
-        sizes.append((len(window), before, window.gone))
+    def counted(engine, runs):
+        starts.append(window.gone)
+        count(engine, runs)
 
-    watched.join._operator._iterate = iterated
+    observer.on_pages = counted
+    observer.on_round = lambda _: sizes.append((len(window), window.gone))
     watched.offer(stream)
-    for held, before, gone in sizes:
+    for before, (held, gone) in zip(starts, sizes, strict=True):
         assert gone >= min(held, max(1, held // 4 - before))
     some = 0
     for counts, runs in choices[:15]:  # no row is old enough to be brought for its age
@@ -492,7 +486,7 @@ def run_zipf(master, exponent, rows, drift_at=None):
     """Join a stream; give, for each period, what the cache held and how many rows it answered."""
     stream = Stream(Zipf(KEYS, exponent), seed=3, drift_at=drift_at)
     watched = started(master, stream.schema, at_once=False)
-    of, window, hits = algorithm_of(watched), watched.join._operator.window, 0
+    of, window, hits = algorithm_of(watched), watched.join.observer.engine.window, 0
     seen = []
     for number, batch in enumerate(stream.batches(rows, 2_048), 1):
         watched.offer(batch)
@@ -531,7 +525,7 @@ def test_the_cache_holds_the_hot_keys_and_follows_a_drift(mapped):
 
 def test_without_skew_all_memory_is_the_windows(mapped):
     watched, seen = run_zipf(mapped, 0.0, 10 * PERIOD)
-    of, window = algorithm_of(watched), watched.join._operator.window
+    of, window = algorithm_of(watched), watched.join.observer.engine.window
     assert window.capacity == of._divided
     assert seen[-1] == (set(), 0)
 
@@ -679,7 +673,7 @@ def test_tiny_budgets(options, read, path):
     plans = []
     for memory in [least, *range(least + 1_000, 8 * least, least)]:
         watched = started(master, stream.schema, how="left", memory=memory, **options)
-        plans.append(watched.join._operator.lookup is not None)
+        plans.append(watched.join.observer.engine.lookup is not None)
         for start in range(0, 900, 300):
             watched.offer(stream.slice(start, 300))
         same_rows(watched.finish(), expected([stream], "left"))
@@ -744,7 +738,7 @@ def test_arrived_by_names_all_rows_that_came_by_then(mapped):
     """And some that came later, for of neighbouring arrivals only the earlier is remembered."""
     stream = rows_of(np.random.default_rng(13).integers(0, KEYS, 1_500))
     watched = started(mapped, stream.schema, at_once=False)
-    window = watched.join._operator.window
+    window = watched.join.observer.engine.window
     for start in range(0, 1_500, 10):
         watched.offer(stream.slice(start, 10))
         sales = window.rows["sale"].to_numpy()

@@ -8,6 +8,7 @@ import semistream as ss
 from semistream.algorithms.published.meshjoin import tuned_buffer
 from semistream.algorithms.published.tuned_x_hybridjoin import best_non_swappable
 from semistream.workloads import Stream, Zipf, master_table
+from support.observer import Probe
 
 KEYS = 20_000
 
@@ -27,6 +28,7 @@ def run(master, algorithm, rows, exponent=1.0, scatter=True, memory="256KB", **o
         memory=memory,
         algorithm=algorithm,
         filter=False,
+        observer=Probe(),
         **options,
     )
     for batch in stream.batches(rows, batch_rows=4096):
@@ -42,7 +44,7 @@ def test_inlj_reads_a_page_for_every_row(master):
 
 def test_meshjoin_scans_in_order_and_round(master):
     join = run(master, "meshjoin", 20)
-    algorithm, b = join._operator.algorithm, join.plan.settings["buffer_pages"]
+    algorithm, b = join.observer.engine.algorithm, join.plan.settings["buffer_pages"]
     seen = [algorithm.next_pages() for _ in range(2 * -(-master.pages // b))]
     pages = [page for part in seen for page in part]
     assert pages == [*range(master.pages), *range(master.pages)]
@@ -51,7 +53,7 @@ def test_meshjoin_scans_in_order_and_round(master):
 
 def test_meshjoin_keeps_answered_rows_until_they_have_met_all_of_r(master):
     join = run(master, "meshjoin", 8000)
-    window = join._operator.window
+    window = join.observer.engine.window
     assert len(window) - window.gone > 1.5 * window.waiting
 
 
@@ -63,7 +65,7 @@ def test_meshjoin_lets_chunks_of_any_size_go_when_they_have_met_all_of_r(master)
         batch = pa.record_batch([keys, keys, keys.astype(np.int32)], schema=join.schema)
         for _ in join.offer(batch):
             pass
-        assert all(met < master.pages for _, met in join._operator.algorithm._chunks)
+        assert all(met < master.pages for _, met in join.observer.engine.algorithm._chunks)
     for _ in join.drain():
         pass
     assert join.metrics.rows_out == sum(sizes) * 3
@@ -84,7 +86,7 @@ def test_hybridjoin_brings_the_page_of_the_oldest_row(master):
     batch = next(Stream(Zipf(KEYS)).batches(50))
     list(join.offer(batch))
     page = master.page_of(batch.column("key").to_numpy()[:1])[0]
-    assert join._operator.algorithm.next_pages() == range(page, page + 1)
+    assert join.observer.engine.algorithm.next_pages() == range(page, page + 1)
     answered = pa.Table.from_batches(list(join.tick()))
     assert set(master.page_of(answered["key"].to_numpy())) == {page}
 
@@ -92,7 +94,7 @@ def test_hybridjoin_brings_the_page_of_the_oldest_row(master):
 def test_x_hybridjoin_pins_the_page_that_is_asked_for_most(master):
     join = run(master, "x-hybridjoin", 20_000)
     hot = int(master.page_of(Zipf(KEYS).key_of(np.array([1])))[0])
-    assert [page for page, _ in join._operator.algorithm.pinned()] == [hot]
+    assert [page for page, _ in join.observer.engine.algorithm.pinned()] == [hot]
     assert join.metrics.pinned_hits > 0
 
 
@@ -100,13 +102,13 @@ def test_x_hybridjoin_pins_the_first_page_where_key_order_is_rank_order(master):
     first = run(master, "x-hybridjoin", 20_000, scatter=False, pinned="first")
     counted = run(master, "x-hybridjoin", 20_000, scatter=False)
     for join in (first, counted):
-        assert [page for page, _ in join._operator.algorithm.pinned()] == [0]
+        assert [page for page, _ in join.observer.engine.algorithm.pinned()] == [0]
     assert first.plan.components["counters"] == 0
 
 
 def test_tuned_x_hybridjoin_takes_k_and_l(master):
     join = run(master, "tuned-x-hybridjoin", 20_000, k=3, l=4)
-    algorithm = join._operator.algorithm
+    algorithm = join.observer.engine.algorithm
     assert len(list(algorithm.pinned())) == 4
     pages = algorithm.next_pages()
     assert len(pages) == 3
@@ -115,7 +117,9 @@ def test_tuned_x_hybridjoin_takes_k_and_l(master):
 
 def test_tuned_x_hybridjoin_pins_more_the_more_skew_there_is(master):
     pinned = [
-        run(master, "tuned-x-hybridjoin", 40_000, exponent, scatter=False)._operator.algorithm.l
+        run(
+            master, "tuned-x-hybridjoin", 40_000, exponent, scatter=False
+        ).observer.engine.algorithm.l
         for exponent in (0.0, 1.2)
     ]
     assert pinned[0] < pinned[1]
@@ -131,13 +135,13 @@ def test_tuning_pins_nothing_more_where_all_pages_are_alike():
 def test_cachejoin_caches_the_most_frequent_keys(master):
     join = run(master, "cachejoin", 100_000)
     hot = Zipf(KEYS).key_of(np.arange(1, 21))
-    assert np.isin(hot, join._operator.algorithm.cache.codes).all()
+    assert np.isin(hot, join.observer.engine.algorithm.cache.codes).all()
     assert join.metrics.cache_hits > 40_000
 
 
 def test_cachejoin_raises_its_threshold_when_many_rows_are_evicted(master):
     join = run(master, "cachejoin", 100_000, memory="96KB", cache=0.2)
-    assert join._operator.algorithm.threshold > 2
+    assert join.observer.engine.algorithm.threshold > 2
     assert join.metrics.evicted > 0
 
 
@@ -150,7 +154,7 @@ def test_cachejoin_lowers_its_threshold_when_the_cache_does_not_fill(master):
         for _ in join.offer(batch):
             pass
     # No key came twice: only a threshold of 1 lets rows into the cache.
-    assert len(join._operator.algorithm.cache) > 0
+    assert len(join.observer.engine.algorithm.cache) > 0
 
 
 def test_moij_gives_the_cache_nothing_at_skew_0_and_much_at_skew_1(master):
@@ -164,7 +168,7 @@ def test_moij_gives_the_cache_nothing_at_skew_0_and_much_at_skew_1(master):
 
 def test_moij_moves_memory_between_cache_and_window(master):
     join = run(master, "moij", 100_000)
-    window, cache = join._operator.window, join._operator.algorithm.cache
+    window, cache = join.observer.engine.window, join.observer.engine.algorithm.cache
     assert window.capacity == int(join.plan.components["window"] - cache.claimed)
 
 
@@ -173,11 +177,19 @@ def test_moij_counts_duplicates_against_a_value(tmp_path):
     table = pa.table({"key": keys, "filler": pa.array([b"x" * 80] * len(keys), pa.binary(80))})
     master = ss.build_master(table, tmp_path / "m", key="key", page_bytes="8KB")
     stream = Stream(Zipf(4000, 0.8), seed=3)
-    join = ss.Join(master, stream.schema, on="key", memory="256KB", algorithm="moij", filter=False)
+    join = ss.Join(
+        master,
+        stream.schema,
+        on="key",
+        memory="256KB",
+        algorithm="moij",
+        filter=False,
+        observer=Probe(),
+    )
     for batch in stream.batches(100_000, batch_rows=4096):
         for _ in join.offer(batch):
             pass
-    cached = np.unique(join._operator.algorithm.cache.codes)
+    cached = np.unique(join.observer.engine.algorithm.cache.codes)
     assert len(cached) > 50
     assert (cached % 2 == 0).mean() > 0.8  # few of those with twelve rows are worth their bytes
 

@@ -13,6 +13,7 @@ import semistream as ss
 from semistream import testing
 from semistream.errors import BudgetError, JoinFailedError, OptionError, RowTooLargeError
 from semistream.workloads import Stream, Zipf, master_table
+from support.observer import Probe
 
 KEYS = 20_000
 
@@ -24,7 +25,7 @@ def master(tmp_path_factory):
 
 
 def start(master, algorithm, memory="256KB", **options):
-    wanted = {"on": "key", "filter": False, "memory": memory} | options
+    wanted = {"on": "key", "filter": False, "memory": memory, "observer": Probe()} | options
     return ss.Join(master, Stream(Zipf(KEYS)).schema, algorithm=algorithm, **wanted)
 
 
@@ -47,19 +48,9 @@ def pages_of(master, keys):
 
 
 def brought(join):
-    """Note the pages that the algorithm asks for, in order."""
-    return brought_by(join._operator)
-
-
-def brought_by(engine):
-    bring, asked = engine._bring, []
-
-    def noted(pages):
-        asked.append(pages)
-        return bring(pages)
-
-    engine._bring = noted
-    return asked
+    """The page runs that the algorithm asks for from now on, in order."""
+    join.observer.runs.clear()
+    return join.observer.runs
 
 
 # -- r-meshjoin -----------------------------------------------------------------------------------
@@ -108,12 +99,12 @@ def test_r_meshjoin_goes_on_where_an_overdue_row_interrupted_the_scan(master):
     join = start(master, "r-meshjoin", buffer="64KB", l=4, max_wait=1.0, clock=lambda: now[0])
     asked = brought(join)
     list(join.offer(rows_of(*range(0, KEYS, 40))))
-    next_page = join._operator.algorithm._next
+    next_page = join.observer.engine.algorithm._next
     now[0] = 2.0
     list(join.tick())
     assert not join.waiting
     list(join.offer(rows_of(7)))
-    assert join._operator.algorithm.next_pages().start == next_page
+    assert join.observer.engine.algorithm.next_pages().start == next_page
     assert all(len(pages) == 1 for pages in asked)  # only what was overdue came
 
 
@@ -140,9 +131,9 @@ def test_ssbj_gives_the_cache_nothing_at_skew_0_and_much_at_skew_1(master):
 def test_ssbj_caches_the_most_frequent_values_and_paces_the_window_that_is_left(master):
     join = feed(start(master, "ssbj"), 100_000)
     algorithm, window, task = (
-        join._operator.algorithm,
-        join._operator.window,
-        join._operator.task,
+        join.observer.engine.algorithm,
+        join.observer.engine.window,
+        join.observer.engine.task,
     )
     hot = Zipf(KEYS).key_of(np.arange(1, 21))
     assert np.isin(hot, algorithm.cache.codes).all()
@@ -161,7 +152,7 @@ def test_ssbj_reads_fewer_pages_than_meshjoin_for_a_skewed_stream(master):
 
 def test_optimised_x_hybridjoin_pins_the_pages_that_are_asked_for_most(master):
     join = feed(start(master, "optimised-x-hybridjoin", l=3), 60_000, scatter=False)
-    algorithm = join._operator.algorithm
+    algorithm = join.observer.engine.algorithm
     assert algorithm.held == {0, 1, 2}  # key order is rank order
     assert set(pages_of(master, algorithm.cache.codes)) == {0, 1, 2}
     sizes = np.diff(master.index.page_code[:4])  # keys are 0, 1, 2, …
@@ -175,21 +166,21 @@ def test_optimised_x_hybridjoin_answers_rows_of_pinned_pages_before_the_window(m
     assert out["key"].to_pylist() == [0, 1, 2, 0]
     assert join.metrics.cache_hits == before.cache_hits + 4
     assert (join.metrics.pages_read, join.waiting) == (before.pages_read, waiting)
-    assert list(join._operator.algorithm.pinned()) == []  # no round meets them again
+    assert list(join.observer.engine.algorithm.pinned()) == []  # no round meets them again
 
 
 def test_optimised_x_hybridjoin_brings_the_page_of_the_oldest_row(master):
     join = start(master, "optimised-x-hybridjoin")
     list(join.offer(rows_of(15_000, 3, 9000)))
-    assert join._operator.algorithm.next_pages().start == pages_of(master, [15_000])[0]
+    assert join.observer.engine.algorithm.next_pages().start == pages_of(master, [15_000])[0]
 
 
 def test_optimised_x_hybridjoin_keeps_pages_that_only_the_cache_is_asked_for(master):
     join = feed(start(master, "optimised-x-hybridjoin", l=1), 60_000, scatter=False)
     # Page 0 answers before the window, so it is not counted there; it must stay all the same.
-    assert join._operator.algorithm.held == {0}
+    assert join.observer.engine.algorithm.held == {0}
     feed(join, 60_000, scatter=False, seed=4)
-    assert join._operator.algorithm.held == {0}
+    assert join.observer.engine.algorithm.held == {0}
 
 
 def test_optimised_x_hybridjoin_reads_less_than_x_hybridjoin_with_as_many_pages(master):
@@ -228,7 +219,7 @@ def test_ssij_joins_pages_whose_gap_costs_less_than_a_seek(master):
 def test_ssij_lets_nothing_in_before_the_batch_is_done(master):
     join = start(master, "ssij")
     list(join.offer(rows_of(*range(0, KEYS, 200))))
-    algorithm = join._operator.algorithm
+    algorithm = join.observer.engine.algorithm
     assert algorithm.ready(1)  # pending
     list(join.tick())
     assert join.waiting
@@ -240,7 +231,7 @@ def test_ssij_lets_nothing_in_before_the_batch_is_done(master):
 
 def test_ssij_caches_the_pages_that_answer_most(master):
     join = feed(start(master, "ssij"), 60_000, scatter=False)
-    algorithm = join._operator.algorithm
+    algorithm = join.observer.engine.algorithm
     assert len(algorithm._pages) == join.plan.settings["cached_pages"] > 3
     assert {0, 1, 2} <= set(algorithm._pages)
     assert algorithm._priority[0] == max(algorithm._priority.values())
@@ -281,7 +272,7 @@ def test_partition_join_brings_the_largest_partition_when_its_buffer_is_full(mas
     for _ in range(2):
         list(join.offer(rows_of(*keys, *[77] * 200)))
     assert asked[0].start == pages_of(master, [77])[0]
-    assert join._operator.algorithm._waiting.sum() == join.waiting
+    assert join.observer.engine.algorithm._waiting.sum() == join.waiting
 
 
 def test_partition_join_reads_all_pages_of_a_partition_at_once(master):
@@ -296,7 +287,7 @@ def test_partition_join_reads_all_pages_of_a_partition_at_once(master):
 
 def test_partition_join_holds_whole_pages_that_answer_most(master):
     join = feed(start(master, "partition-join"), 100_000, scatter=False)
-    cache = join._operator.algorithm.cache
+    cache = join.observer.engine.algorithm.cache
     held, _ = cache.asked()
     assert {0, 1, 2} <= set(held.tolist())
     keys = np.arange(KEYS)
@@ -311,10 +302,10 @@ def test_partition_join_counts_overdue_rows_out(master):
     now = [0.0]
     join = start(master, "partition-join", max_wait=1.0, clock=lambda: now[0], threshold=50)
     list(join.offer(rows_of(*range(0, KEYS, 500))))
-    assert join._operator.algorithm._waiting.sum() == join.waiting == 40
+    assert join.observer.engine.algorithm._waiting.sum() == join.waiting == 40
     now[0] = 2.0
     list(join.tick())
-    assert join._operator.algorithm._waiting.sum() == join.waiting == 0
+    assert join.observer.engine.algorithm._waiting.sum() == join.waiting == 0
 
 
 # -- pcsrj ----------------------------------------------------------------------------------------
@@ -342,16 +333,16 @@ def test_pcsrj_joins_in_every_way_with_several_nodes(name, how, tmp_path):
 
 def test_pcsrj_divides_the_pages_among_nodes(master):
     join = start(master, "pcsrj", nodes=3)
-    asked = [brought_by(node) for node in join._operator.nodes]
     feed(join, 40_000)
-    for number, pages in enumerate(asked):
+    for number, node in enumerate(join.observer.engines):
+        pages = join.observer.runs_of[node]
         assert len(pages) > 50
         assert all(part.start % 3 == number and len(part) == 1 for part in pages)
 
 
 def test_pcsrj_gives_each_node_its_share_and_counts_all_of_them(master):
     join = feed(start(master, "pcsrj", nodes=2), 40_000)
-    nodes = join._operator.nodes
+    nodes = join.observer.engines
     parts = join.plan.components
     assert sum(parts.values()) == join.plan.memory
     assert [node.plan.memory for node in nodes] == [(join.plan.memory * 15 // 16) // 2] * 2
@@ -364,21 +355,11 @@ def test_pcsrj_gives_each_node_its_share_and_counts_all_of_them(master):
 
 
 def test_pcsrjs_nodes_work_at_the_same_time(master):
-    join = start(master, "pcsrj", nodes=2)
     together = threading.Barrier(2)
-    for node in join._operator.nodes:
-        node.reader.load = meeting(node.reader.load, together)
+    join = start(master, "pcsrj", nodes=2, observer=Probe(lambda *_: together.wait(timeout=30)))
     list(join.offer(rows_of(0, 1000)))
-    assert {node.waiting for node in join._operator.nodes} == {1}
+    assert {node.waiting for node in join.observer.engines} == {1}
     assert sum(out.num_rows for out in join.drain()) == 2  # else the barrier breaks: an error
-
-
-def meeting(load, together):
-    def first_meet(part, count):
-        together.wait(timeout=30)
-        return load(part, count)
-
-    return first_meet
 
 
 def test_pcsrj_gives_a_batch_of_each_node_in_turn(master):
@@ -389,13 +370,12 @@ def test_pcsrj_gives_a_batch_of_each_node_in_turn(master):
 
 
 def test_an_error_in_a_node_of_pcsrj_ends_the_join(master):
-    join = start(master, "pcsrj", nodes=2)
+    def broken(engine, parts):
+        if engine is join.observer.engines[1]:
+            msg = "this disk is gone"
+            raise OSError(msg)
 
-    def broken(part, count):
-        msg = "this disk is gone"
-        raise OSError(msg)
-
-    join._operator.nodes[1].reader.load = broken
+    join = start(master, "pcsrj", nodes=2, observer=Probe(broken))
     with pytest.raises(OSError, match="this disk is gone"):
         feed(join, 40_000)
     with pytest.raises(JoinFailedError, match="this disk is gone"):
@@ -484,15 +464,9 @@ def test_derakhshan_answers_a_hit_at_once_unless_a_row_before_it_waits(master):
 
 
 def test_derakhshan_fetches_misses_together_each_page_once_and_in_order(master):
-    join = start(master, "derakhshan")
     loaded = []
-    load = join._operator.engine.reader.load
-
-    def noted(part, count):
-        loaded.append(part)
-        return load(part, count)
-
-    join._operator.engine.reader.load = noted
+    probe = Probe(lambda _, parts: loaded.append(parts[0]))
+    join = start(master, "derakhshan", observer=probe)
     keys = np.random.default_rng(5).integers(0, KEYS, 100).tolist()
     list(join.offer(rows_of(*keys, *keys)))
     assert not loaded
@@ -502,8 +476,11 @@ def test_derakhshan_fetches_misses_together_each_page_once_and_in_order(master):
 
 def test_derakhshan_counts_a_rows_number_when_it_judges_its_size(tmp_path):
     case = testing.case("variable_width")
-    join = testing.start("derakhshan", replace(case, resident=None), "left", tmp_path).join
     row = case.stream[0].slice(0, 1).to_pylist()[0]
+
+    def join():
+        case_ = replace(case, resident=None)
+        return testing.start("derakhshan", case_, "left", tmp_path, observer=Probe()).join
 
     def refused(check, size):
         batch = pa.RecordBatch.from_pylist([row | {"c": "x" * size}], schema=case.stream_schema)
@@ -513,7 +490,7 @@ def test_derakhshan_counts_a_rows_number_when_it_judges_its_size(tmp_path):
             return True
         return False
 
-    ordered, engine = join._operator.check, join._operator.engine.check
+    ordered, engine = lambda batch: join().offer(batch), join().observer.engine.check
     least, inner = (
         bisect.bisect(range(case.memory), False, key=lambda size, c=check: refused(c, size))
         for check in (ordered, engine)
@@ -528,7 +505,7 @@ def test_derakhshan_drops_what_was_used_longest_ago(master):
     list(join.drain())
     while not join.metrics.evicted or join.metrics.rows_in < 20_000:
         list(join.offer(rows_of(1, *rng.integers(1000, KEYS, 100))))
-    cached = set(join._operator.engine.algorithm.cache.codes.tolist())
+    cached = set(join.observer.engine.algorithm.cache.codes.tolist())
     assert 1 in cached
     assert not {2, 3} & cached
 

@@ -64,7 +64,7 @@ def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = Fals
         from semistream.pipeline.checkpoint import checkpoint
         from semistream.pipeline.file.describe import as_dict, as_text
         from semistream.pipeline.run.query import prepare
-        from semistream.pipeline.run.running import failures
+        from semistream.pipeline.run.runner import failures
 
         pipeline = _read(file)
         with _session(pipeline, master) as spark, failures():
@@ -73,7 +73,7 @@ def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = Fals
         if as_json:
             typer.echo(json.dumps({**as_dict(pipeline, ready.flow), "begun": begun}, indent=2))
             return
-        where = " (goes on where it stopped)" if begun else " (new)"
+        where = " (continues where it stopped)" if begun else " (new)"
         console.print(
             as_text(pipeline, ready.flow) + where, highlight=False, markup=False, soft_wrap=True
         )
@@ -96,17 +96,17 @@ def run(
     """
     with messages(), _needed(), _mistakes():
         from semistream.cli.show import Reporter
-        from semistream.pipeline.run import running
+        from semistream.pipeline.run import runner
 
-        pipeline, ending = _read(file), running.Ending()
+        pipeline, ending = _read(file), runner.Ending()
         try:
             with _session(pipeline, master) as spark, Reporter(as_json) as reporter:
-                finished = running.run(
+                finished = runner.run(
                     pipeline, spark, once=once, seen=reporter.seen, ending=ending
                 )
-        except running.QueryFailedError as error:
+        except runner.QueryFailedError as error:
             errors.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
-            errors.print("Running it again goes on from the last whole batch.")
+            errors.print("Running it again continues after the last complete batch.")
             raise typer.Exit(FAILED) from None
         _say_end(pipeline, finished, ending.by, reporter.summary)
 
@@ -133,7 +133,7 @@ def replay(
     """
     with messages(), _needed(), _mistakes(as_json):
         from semistream.pipeline.run.replay import replay as bring_back
-        from semistream.pipeline.run.running import failures
+        from semistream.pipeline.run.runner import failures
 
         most = None if limit is None else parse_count(limit, "limit")
         pipeline = _read(file)
@@ -148,8 +148,8 @@ def replay(
 
 
 def _say_end(pipeline: Pipeline, finished: bool, by: str, summary: str) -> None:
-    end = "all that was there is done" if finished else f"stopped by {by}"
-    more = "goes on with what comes later" if finished else "goes on where it stopped"
+    end = "all input was processed" if finished else f"stopped by {by}"
+    more = "processes what arrives later" if finished else "continues where it stopped"
     errors.print(
         f"{pipeline.name}: {end}; {summary}. Running it again {more}.",
         highlight=False,

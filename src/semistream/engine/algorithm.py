@@ -10,7 +10,7 @@ from semistream.errors import OptionError
 from semistream.kernels.loops import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from semistream.engine.cache import Held
     from semistream.engine.operator import Operator
     from semistream.engine.output import Pairs
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
 
 __all__ = ["Algorithm", "positive", "share"]
@@ -55,11 +55,9 @@ class Algorithm(ABC):
         """Split the budget among the algorithm's components, or raise `TooSmall`."""
 
     @classmethod
-    def operator(
-        cls, task: Task, plan: Plan, clock: Callable[[], float], max_wait: float | None
-    ) -> Operator:
+    def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
         """Start the join that was planned: one engine, unless overridden."""
-        return Engine(task, plan, cls, clock, max_wait)
+        return Engine(task, plan, cls, runtime)
 
     @abstractmethod
     def next_pages(self) -> range:

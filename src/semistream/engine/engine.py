@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
     from semistream.engine.algorithm import Algorithm
     from semistream.engine.cache import Held
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
+    from semistream.master.files.reader import PageReader
     from semistream.spec import JoinSpec
 
     Batches = Iterator[pa.RecordBatch]
@@ -52,8 +53,7 @@ class Engine(Operator):
         task: Task,
         plan: Plan,
         algorithm: type[Algorithm],
-        clock: Callable[[], float],
-        max_wait: float | None,
+        runtime: Runtime,
     ) -> None:
         give_back_memory()
         self.task, self.plan = task, plan
@@ -61,19 +61,24 @@ class Engine(Operator):
         self.master = task.spec.master
         self.metrics = Metrics()
         buffer, run = (plan.settings.get(name) for name in ("buffer_pages", "run_pages"))
-        self.reader = self.master.reader(int(buffer or 1), int(run) if run else None)
+        self.reader = self._open_reader(int(buffer or 1), int(run) if run else None)
         self.window = Window(self.spec.plain_stream, plan.components["window"], task.cost)
-        self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
+        self.filter = self.spec.files.load_filter(task.filter_words) if task.filter_words else None
         self._intake = Intake(self.spec, self.window, self.metrics)
         self._assembler = Assembler(self.spec)
         self._output = Output(self._assembler, plan.components["output"], self._output_rows)
         self.lookup = self._lookup()
         self._blocks = self._run_blocks()
-        self._clock, self._max_wait = clock, max_wait
+        self._clock, self._max_wait = runtime.clock, runtime.max_wait
         self._pinned_met = True
         self.draining = False
         """Whether no row comes before all that wait are answered."""
+        self._observer = runtime.observer
         self.algorithm = algorithm(self)
+        self._observer.on_start(self)
+
+    def _open_reader(self, parts: int, run: int | None) -> PageReader:
+        return self.spec.files.reader(parts, run)
 
     @property
     def _output_rows(self) -> int:
@@ -86,7 +91,7 @@ class Engine(Operator):
             return None
         root = self.task.host.root if self.task.host else None
         wanted = gathered_schema(self.spec).names
-        return Lookup(self.master, self.reader, wanted, self._output, root)
+        return Lookup(self.spec.files, self.reader, wanted, self._output, root)
 
     def _run_blocks(self) -> Blocks | None:
         """Give the means to match whole runs of pages, if the plan has memory for them."""
@@ -213,6 +218,7 @@ class Engine(Operator):
             else:
                 chunk = self._intake.for_window(rows)
             start += len(chunk)
+            self._observer.on_chunk(self, chunk)
             yield chunk
 
     def _look_up(self, chunk: Chunk) -> Sifted:
@@ -334,6 +340,7 @@ class Engine(Operator):
         if self.window.waiting:
             yield from self._bring(*self.algorithm.next_runs())
         yield from self._expire(self.algorithm.iterated())
+        self._observer.on_round(self)
 
     def _meet_pinned(self) -> Batches:
         """Let the window meet the pages that stay in memory; once for each admission is enough."""
@@ -345,6 +352,7 @@ class Engine(Operator):
 
     def _bring(self, *runs: range) -> Batches:
         """Read runs of neighbouring pages and let the window meet them."""
+        self._observer.on_pages(self, runs)
         whole = []
         for run in runs:
             self.metrics.pages_read += len(run)
@@ -354,7 +362,7 @@ class Engine(Operator):
                     yield from self._bring_parts(page)
             elif self._blocks is None:  # every page has one part: one read brings them all
                 for page, part, batch in zip(
-                    run, parts, self._load(parts[0], len(parts)), strict=True
+                    run, parts, self.load(parts[0], len(parts)), strict=True
                 ):
                     yield from self._meet(page, part, batch, True)
             else:
@@ -368,7 +376,9 @@ class Engine(Operator):
     def _sweep(self, runs: list[tuple[range, range]], blocks: Blocks) -> Batches:
         """Read runs of pages, those that come next while one is matched."""
         reads = self.reader.sweep([parts for _, parts in runs])
-        for addresses, (run, parts) in zip(reads, runs, strict=True):
+        for run, parts in runs:
+            self._observer.on_read(self, parts)
+            addresses = next(reads)
             self._count_reads()
             for block, address in enumerate(addresses):
                 blocks.note(block, address)
@@ -376,7 +386,7 @@ class Engine(Operator):
 
     def _meet_run(self, first: int, parts: range, blocks: Blocks) -> Batches:
         """Match the rows that wait for neighbouring pages with these, in compiled code."""
-        w, output, index = self.window, self._output, self.master.index
+        w, output, index = self.window, self._output, self.spec.files.index
         some = slice(parts.start, parts.stop)
         pages = (index.rows[some], blocks.start, blocks.codes, index.page_code)
         rule = (self.master.statistics.most_duplicates <= 1, self._assembler.once)
@@ -401,10 +411,12 @@ class Engine(Operator):
         if self._assembler.once:
             parts = parts[:1]  # all parts have the same code: the first one tells
         for part in parts:
-            batch = self._load(part, 1)[0]
+            batch = self.load(part, 1)[0]
             yield from self._meet(page, part, batch, part == parts[-1])
 
-    def _load(self, part: int, count: int) -> list[pa.RecordBatch]:
+    def load(self, part: int, count: int) -> list[pa.RecordBatch]:
+        """Read neighbouring parts; they are valid until the next read."""
+        self._observer.on_read(self, range(part, part + count))
         batches = self.reader.load(part, count)
         self._count_reads()
         return batches
@@ -414,7 +426,7 @@ class Engine(Operator):
 
     def load_copy(self, part: int) -> pa.RecordBatch:
         """Read a part into memory of its own."""
-        batch = self._load(part, 1)[0]
+        batch = self.load(part, 1)[0]
         self.metrics.pages_read += 1
         return take_rows(batch, np.arange(batch.num_rows))
 
@@ -422,7 +434,7 @@ class Engine(Operator):
         """Match the rows that wait for a page with one part of it."""
         window, output, algorithm = self.window, self._output, self.algorithm
         codes = batch.column(0).to_numpy()
-        sizes = (window.widest, int(self.master.index.widest[part]))
+        sizes = (window.widest, self._widest(part))
         rule = (last, self._assembler.once, algorithm.single, algorithm.done)
         counts = np.zeros(len(codes), dtype=np.int64) if algorithm.counts_matches else None
         cursor = (-1, window.oldest if algorithm.single else window.head(page), -1)
@@ -444,6 +456,10 @@ class Engine(Operator):
                 counts += np.bincount(output.positions[:found], minlength=len(codes))
         if counts is not None and last and part == self.master.parts(page)[0]:
             algorithm.met(batch, counts)
+
+    def _widest(self, part: int) -> int:
+        """Return the bytes of the largest row of a part."""
+        return int(self.spec.files.index.widest[part])
 
     def _expire(self, end: int) -> Batches:
         """Let the window's first rows leave; those still waiting have no match."""

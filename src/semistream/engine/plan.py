@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 from semistream.arrow.gather import copies
 from semistream.engine.cache import CacheCost
+from semistream.engine.observer import Observer
 from semistream.engine.output import gathered_schema, output_row_bytes
 from semistream.engine.window import RowCost
 from semistream.errors import OptionError
 from semistream.master.files.filter import KeyFilter
-from semistream.units import format_bytes
+from semistream.units import elapsed, format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from semistream.hotset.plan import Host
     from semistream.spec import JoinSpec
 
-__all__ = ["MemoryUse", "Plan", "Task", "TooSmall", "in_steps"]
+__all__ = ["MemoryUse", "Plan", "Runtime", "Task", "TooSmall", "in_steps"]
 
 _LEAST_WINDOW_ROWS = 64
 _LARGEST_OUTPUT = 16 << 20
@@ -115,6 +116,17 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Runtime:
+    """What a join runs with beside its plan."""
+
+    clock: Callable[[], float] = elapsed
+    """Return the time in seconds."""
+    max_wait: float | None = None
+    """Seconds that no row waits longer than."""
+    observer: Observer = field(default_factory=Observer)
+
+
+@dataclass(frozen=True)
 class Task:
     """What there is to plan for: a join, its budget, and the sizes that follow from them."""
 
@@ -129,7 +141,7 @@ class Task:
     def of(cls, spec: JoinSpec, memory: int, use_filter: bool | None) -> Task:
         """Describe a join; ``use_filter`` None lets the budget decide: at most 1/16 of it."""
         memory = in_steps(memory)
-        stored, values = spec.master.manifest.filter_words, spec.master.statistics.values
+        stored, values = spec.master.filter_words, spec.master.statistics.values
         if use_filter and not stored:
             msg = (
                 "filter=True, but this master has none; build it with filter=True, or leave it out"
@@ -197,7 +209,7 @@ class Task:
 
     def fixed(self, buffer_pages: int) -> dict[str, int]:
         """Give the components that every algorithm has, beside its window."""
-        marks = self.spec.master.statistics.parts if self.spec.master.read == "mapped" else 0
+        marks = self.spec.master.statistics.parts if self.spec.master.is_mapped else 0
         parts = {"pages": buffer_pages * self.page_bytes + marks, "output": self.output_bytes}
         return parts | ({"filter": self.filter_words * 8} if self.filter_words else {})
 

@@ -19,12 +19,10 @@ from semistream.engine.engine import Engine
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
     from semistream.engine.operator import Operator
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.plan import Plan, Runtime, Task
 
     Codes = npt.NDArray[np.int64]
 
@@ -77,14 +75,12 @@ class Derakhshan(Hybridjoin):
         return task.split(cls.name, parts)
 
     @classmethod
-    def operator(
-        cls, task: Task, plan: Plan, clock: Callable[[], float], max_wait: float | None
-    ) -> Operator:
+    def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
         """Start an engine that answers from the cache, and the queue before it."""
-        engine = Engine(_numbered(task), plan, cls, clock, None)
+        engine = Engine(_numbered(task), plan, cls, replace(runtime, max_wait=None))
         lookup = engine.algorithm
         assert isinstance(lookup, cls)  # noqa: S101 - for mypy
-        return Ordered(engine, lookup, task.spec, clock, max_wait)
+        return Ordered(engine, lookup, task.spec, runtime)
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
@@ -152,10 +148,8 @@ class Derakhshan(Hybridjoin):
 
     def _rows_of(self, part: int, codes: Codes) -> pa.RecordBatch:
         """Read a page and give the rows of these codes, both being in order."""
-        reader, metrics = self.engine.reader, self.engine.metrics
-        page = reader.load(part, 1)[0]
-        metrics.pages_read += 1
-        metrics.reads, metrics.bytes_read = reader.reads, reader.bytes_read
+        page = self.engine.load(part, 1)[0]
+        self.engine.metrics.pages_read += 1
         held = page.column(0).to_numpy()
         wanted = codes[np.minimum(np.searchsorted(codes, held), len(codes) - 1)] == held
         return take_rows(page, np.flatnonzero(wanted))

@@ -13,10 +13,8 @@ from semistream.engine.plan import TooSmall, in_steps
 from semistream.master.files.filter import KeyFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from semistream.engine.operator import Operator
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.plan import Plan, Runtime, Task
 
 __all__ = ["Pcsrj"]
 
@@ -73,15 +71,13 @@ class Pcsrj(Cachejoin):
         return plan.with_settings(window_rows=rows, nodes=count)
 
     @classmethod
-    def operator(
-        cls, task: Task, plan: Plan, clock: Callable[[], float], max_wait: float | None
-    ) -> Operator:
+    def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
         """Start the nodes, and the router before them."""
         count = int(plan.settings["nodes"])
         each = _share(task, count)
         node = super().plan(each, cache=float(plan.settings["cache_share"]))
-        nodes = [Engine(each, node, Cachejoin, clock, max_wait) for _ in range(count)]
-        return Router(task.spec, nodes, plan.components["router"], clock, max_wait)
+        nodes = [Engine(each, node, Cachejoin, runtime) for _ in range(count)]
+        return Router(task.spec, nodes, plan.components["router"], runtime)
 
 
 def _share(task: Task, nodes: int) -> Task:

@@ -9,12 +9,10 @@ from semistream.engine.algorithm import positive
 from semistream.engine.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow as pa
 
     from semistream.engine.operator import Operator
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.plan import Plan, Runtime, Task
 
 __all__ = ["RMeshjoin"]
 
@@ -71,11 +69,9 @@ class RMeshjoin(Meshjoin):
         return plan.with_settings(l=segments, segment_pages=pages)
 
     @classmethod
-    def operator(
-        cls, task: Task, plan: Plan, clock: Callable[[], float], max_wait: float | None
-    ) -> Operator:
+    def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
         """Start an engine that reads ahead."""
-        return _ReadAhead(task, plan, cls, clock, max_wait)
+        return _ReadAhead(task, plan, cls, runtime)
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
@@ -92,10 +88,10 @@ class _ReadAhead(Engine):
         self._expected = 0  # the part with which the scan goes on
         super().__init__(task, plan, *others)
 
-    def _load(self, part: int, count: int) -> list[pa.RecordBatch]:
+    def load(self, part: int, count: int) -> list[pa.RecordBatch]:
         start = part - self._first
         if start < 0 or start + count > len(self._held):
-            start, self._first, self._held = 0, part, super()._load(part, self._span(part, count))
+            start, self._first, self._held = 0, part, super().load(part, self._span(part, count))
         if part in {0, self._expected}:
             self._expected = part + count
         return self._held[start : start + count]

@@ -14,7 +14,7 @@ from semistream.master.place import without_secrets
 from semistream.spark.cluster.executors import context_of, executors, is_local
 from semistream.spark.lookup.database import check_table
 from semistream.spark.lookup.snapshot import may_pin, warn_unpinned
-from semistream.spark.lookup.worker import open_job_master
+from semistream.spark.lookup.worker import open_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,7 +89,7 @@ def _look(job: Job) -> _Seen:
     error, held = "", 0.0
     try:
         if job.database is None:
-            held = open_job_master(job).reader().held()
+            held = open_files(job).reader().held()
         else:
             check_table(job.database)
     except (SemistreamError, OSError) as failure:

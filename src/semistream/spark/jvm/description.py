@@ -15,7 +15,7 @@ from semistream.spark.types import transfer_type, type_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from semistream.master import Master
+    from semistream.master import FileMaster, Master
 
 __all__ = ["describe_snapshot", "directory_bytes", "why_unreadable"]
 
@@ -31,7 +31,7 @@ _OBJECT = 16  # bytes of a Java array beside its items
 _REFERENCE = 8  # bytes of a reference without compression
 
 
-def why_unreadable(master: Master, select: Sequence[str]) -> str:
+def why_unreadable(master: FileMaster, select: Sequence[str]) -> str:
     """Return why Java cannot read these columns of a master, or its keys; empty if it can."""
     if len(master.key) > 1:
         return "the key has several columns"
@@ -75,7 +75,7 @@ def _conversion(kind: pa.DataType) -> int:
     return int(kind in _UNSIGNED)
 
 
-def describe_snapshot(master: Master, select: Sequence[str]) -> str:
+def describe_snapshot(master: FileMaster, select: Sequence[str]) -> str:
     """Return the text that `Description.java` parses; the index was verified."""
     key = _compared_key(master)
     columns, buffers = layout(master.page_schema, [*select, *key])

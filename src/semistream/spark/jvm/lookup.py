@@ -9,6 +9,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql.types import IntegralType, LongType, StringType
 
 from semistream.errors import MasterError
+from semistream.master import FileMaster
 from semistream.names import unused
 from semistream.spark.cluster.context_state import state_of
 from semistream.spark.cluster.executors import context_of
@@ -41,8 +42,8 @@ def why_not(spark: SparkSession, job: Job, master: Master) -> str:
     """Return why the JVM cannot do the look-ups of a job; empty if it can."""
     if context_of(spark) is None:
         return "over Spark Connect there is no way to Spark's JVM"
-    if master.read != "mapped":
-        return f"read={master.read!r} is done in Python"
+    if not (isinstance(master, FileMaster) and master.is_mapped):
+        return f"read={job.read!r} is done in Python"
     if job.algorithm != "adaptive" or job.options:
         return "a chosen algorithm, or options of one, are for Python"
     if job.copies or "://" in job.path:
@@ -66,7 +67,7 @@ def _why_no_classes(spark: SparkSession) -> str:
     return ""
 
 
-def _why_not_snapshot(job: Job, master: Master) -> str:
+def _why_not_snapshot(job: Job, master: FileMaster) -> str:
     size = directory_bytes(master, job.select)
     too_large = f"it would hold {format_bytes(size)} of memory={format_bytes(job.memory)}"
     return why_unreadable(master, job.select) or (too_large if size > job.memory else "")

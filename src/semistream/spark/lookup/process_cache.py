@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
     from semistream.master.database.master import DatabaseMaster
     from semistream.master.database.store import Store
     from semistream.master.snapshots.pins import Pin
@@ -19,7 +19,7 @@ __all__ = ["PROCESS"]
 
 @dataclass(frozen=True)
 class _ProcessCache:
-    masters: dict[tuple[str, str], dict[object, Master]] = field(default_factory=dict)
+    masters: dict[tuple[str, str], dict[object, FileMaster]] = field(default_factory=dict)
     """(path, way of reading) → snapshot → the opened master."""
     databases: dict[tuple[str, str, Store], DatabaseMaster] = field(default_factory=dict)
     """The master that change feeds of this process report to, by its identity."""

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
 
     from semistream.join import Join
-    from semistream.master import Master
+    from semistream.master import FileMaster, Master
     from semistream.spark.lookup.job import Job
     from semistream.spark.lookup.reports import Key
 
     Channel = Accumulator[dict[Key, Report]] | None
 
-__all__ = ["answer_keys", "join_rows", "open_checked", "open_job_master"]
+__all__ = ["answer_keys", "join_rows", "open_checked", "open_files", "open_job_master"]
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +58,11 @@ def open_job_master(job: Job, of: tuple[str, str] | None = None) -> Master:
 
     The micro-batch is this task's, or ``of``: a query and a number.
     """
-    if job.database is not None:
-        return shared_master(job.database)
+    return open_files(job, of) if job.database is None else shared_master(job.database)
+
+
+def open_files(job: Job, of: tuple[str, str] | None = None) -> FileMaster:
+    """Return a master of files as a micro-batch sees it."""
     files = snapshot_files(job, of)
     path = local_copy(job.path, job.copies, files) if job.copies else job.path
     known = PROCESS.masters.setdefault((job.path, job.read), {})
@@ -78,9 +81,9 @@ def open_job_master(job: Job, of: tuple[str, str] | None = None) -> Master:
     return master
 
 
-def _open(job: Job, path: str, files: str) -> Master:
+def _open(job: Job, path: str, files: str) -> FileMaster:
     try:
-        master = open_master(path, job.read, snapshot=files or None)
+        master = open_master(Path(path), job.read, snapshot=files or None)
     except SnapshotNotFoundError as error:
         way = (
             "call enrich again, which takes the current one"
@@ -134,9 +137,9 @@ def answer_keys(
         yield from refusal.answers(answers.finish())
 
 
-def open_checked(job: Job, of: tuple[str, str] | None) -> Master:
+def open_checked(job: Job, of: tuple[str, str] | None) -> FileMaster:
     """Return the master as a micro-batch of a query sees it, for one answer a row."""
-    master = open_job_master(job, of)
+    master = open_files(job, of)
     _check_unique(job, master)
     _check_shape(job, master, of[0] if of else "")
     return master
@@ -192,7 +195,7 @@ def _check_shape(job: Job, master: Master, query: str) -> None:
         return
     columns = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())
     with suppress(OSError):
-        if _first_shape(master.path / f".query-{query}-{columns}", job.shape) != job.shape:
+        if _first_shape(Path(job.path) / f".query-{query}-{columns}", job.shape) != job.shape:
             msg = (
                 f"{job.path}: this master was rebuilt with other columns or another key since the "
                 "query's checkpoint was begun; start with a new checkpoint, or rebuild the master "

@@ -15,13 +15,13 @@ from semistream.engine.operator import Operator
 from semistream.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
     from semistream.algorithms.published.derakhshan import Derakhshan
     from semistream.engine.engine import Engine
-    from semistream.engine.plan import MemoryUse
+    from semistream.engine.plan import MemoryUse, Runtime
     from semistream.spec import JoinSpec
 
     Batches = Iterator[pa.RecordBatch]
@@ -77,21 +77,17 @@ class Ordered(Operator):
         That algorithm.
     spec
         The join as the user knows it.
-    clock, max_wait
-        As for `Join`.
+    runtime
+        Its clock and its longest wait.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        lookup: Derakhshan,
-        spec: JoinSpec,
-        clock: Callable[[], float],
-        max_wait: float | None,
+        self, engine: Engine, lookup: Derakhshan, spec: JoinSpec, runtime: Runtime
     ) -> None:
         self.engine, self._lookup = engine, lookup
         self.metrics = Metrics()
-        self._spec, self._clock, self._max_wait = spec, clock, max_wait
+        self._spec = spec
+        self._clock, self._max_wait = runtime.clock, runtime.max_wait
         self._room, self._ordered = (engine.plan.components[c] for c in ("queue", "ordered"))
         self._queue: list[_Piece] = []
         self._going: _Piece | None = None  # what has left the queue and is being answered

@@ -16,11 +16,12 @@ from semistream.errors import RowTooLargeError
 from semistream.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
 
+    from semistream.engine.plan import Runtime
     from semistream.spec import JoinSpec
 
     Batches = Iterator[pa.RecordBatch]
@@ -45,8 +46,8 @@ class Router(Operator):
         The joins that do the work, all with the same budget.
     room
         Bytes for rows on their way to the nodes.
-    clock, max_wait
-        As for `Join`.
+    runtime
+        Its clock and its longest wait.
     """
 
     def __init__(
@@ -54,13 +55,12 @@ class Router(Operator):
         spec: JoinSpec,
         nodes: Sequence[Operator],
         room: int,
-        clock: Callable[[], float],
-        max_wait: float | None,
+        runtime: Runtime,
     ) -> None:
         self.nodes = nodes
         self.metrics = Metrics()
         self._spec, self._room = spec, room
-        self._clock, self._max_wait = clock, max_wait
+        self._clock, self._max_wait = runtime.clock, runtime.max_wait
         self._on_their_way: list[pa.RecordBatch] = []
         self._ready: list[pa.RecordBatch] = []
         self._numbers = range(len(nodes))
