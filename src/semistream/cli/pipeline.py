@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semistream.cli.terminal import AsJson, errors, messages, needed, show
-from semistream.pipeline import PipelineError, read_pipeline
+from semistream.pipeline import PipelineError
 from semistream.units import parse_count
 
 if TYPE_CHECKING:
@@ -42,7 +42,29 @@ FAILED = 3
 """The exit code of a query that met an error while it ran."""
 
 
-def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = False) -> None:
+def _print_schema(asked: bool) -> None:
+    if asked:
+        with messages(), _needed():
+            from semistream.pipeline.file.schema import schema_text
+
+            typer.echo(schema_text())
+        raise typer.Exit
+
+
+def check(
+    file: PipelineFile,
+    master: SparkMaster = None,
+    as_json: AsJson = False,
+    schema: Annotated[  # noqa: ARG001 - its callback does it
+        bool,
+        typer.Option(
+            "--schema",
+            is_eager=True,
+            callback=_print_schema,
+            help="Print the JSON Schema of pipeline files, for editors; no file is needed.",
+        ),
+    ] = False,
+) -> None:
     """Validate a pipeline and print its plan; no query runs.
 
     Spark is started, and databases are asked for their tables: columns and types are checked
@@ -50,6 +72,7 @@ def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = Fals
     with its line.
     """
     with messages(), _needed(), _mistakes(as_json):
+        from semistream.pipeline import read_pipeline
         from semistream.pipeline.checkpoint import checkpoint
         from semistream.pipeline.file.describe import as_dict, as_text
         from semistream.pipeline.run.query import prepare
@@ -81,6 +104,7 @@ def run(
     """
     with messages(), _needed(), _mistakes():
         from semistream.cli.show import Reporter
+        from semistream.pipeline import read_pipeline
         from semistream.pipeline.run import runner
 
         pipeline, ending = read_pipeline(file), runner.Ending()
@@ -118,6 +142,7 @@ def replay(
     others stay, and their attempts are counted. The next replay finishes one that was interrupted.
     """
     with messages(), _needed(), _mistakes(as_json):
+        from semistream.pipeline import read_pipeline
         from semistream.pipeline.run.replay import replay as replay_rows
         from semistream.pipeline.run.runner import failures
 
@@ -125,8 +150,8 @@ def replay(
         pipeline = read_pipeline(file)
         with _session(pipeline, master) as spark, failures():
             result = replay_rows(pipeline, spark, where=where, limit=most, any_query=any_query)
-        facts = {"quarantine": pipeline.quarantine, **asdict(result)}
-        show(as_json, facts, f"{pipeline.quarantine}: {result}")
+        facts = {"quarantine": pipeline.quarantine.path, **asdict(result)}
+        show(as_json, facts, f"{pipeline.quarantine.path}: {result}")
 
 
 @contextmanager
@@ -164,4 +189,6 @@ def _mistakes(as_json: bool = False) -> Iterator[None]:
 
 def _needed() -> AbstractContextManager[None]:
     """Name the extra that brings a missing package."""
-    return needed("a pipeline", pyspark="pipeline", yaml="pipeline", pandas="pipeline")
+    return needed(
+        "a pipeline", **dict.fromkeys(("pyspark", "pandas", "yaml", "pydantic"), "pipeline")
+    )

@@ -11,7 +11,7 @@ from semistream.missing import SPLITTING
 from semistream.names import RESERVED
 from semistream.pipeline.checkpoint.batch_log import BatchLog
 from semistream.pipeline.checkpoint.micro_batch import BatchPlan, read_plan
-from semistream.pipeline.file.problems import PipelineError, Problem
+from semistream.pipeline.file.errors import PipelineError, Problem
 from semistream.pipeline.io.delta import write_delta
 from semistream.pipeline.io.sinks import write_batch
 from semistream.pipeline.late.members import Dimension, Members
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.checkpoint.micro_batch import MicroBatch
     from semistream.pipeline.file.check import Flow, Step
-    from semistream.pipeline.file.sections import Enrichment
+    from semistream.pipeline.file.models import Enrichment
     from semistream.pipeline.late.split_writer import Counts, Snapshots
 
 __all__ = ["BatchWriter", "check_dimensions", "status_column"]
@@ -175,6 +175,6 @@ class BatchWriter:
         marks = [mark for mark in marks_of(schema) if mark.on_missing in takes]
         _, missing = split_rows(rows, marks)
         rows = quarantine_rows(missing, self.flow.stream.names, self.query, batch.number)
-        path, query = self.pipeline.quarantine, f"{self.query} quarantine"
+        path, query = self.pipeline.quarantine.path, f"{self.query} quarantine"
         # Of a name of its own: in a table that has the batch's other part, Delta would skip it.
         write_delta(rows, path, query, batch.number, mergeSchema="true")
