@@ -367,7 +367,7 @@ def test_a_master_is_opened_though_other_threads_push_it_out_meanwhile(tmp_path,
 
     monkeypatch.setattr(worker, "shape_of", others)
     for _ in range(2):
-        assert worker.opened(job).manifest.files == job.files
+        assert worker.open_files(job).manifest.files == job.files
 
 
 def test_a_pin_whose_snapshot_is_gone_is_an_error_with_a_way_out(tmp_path):
