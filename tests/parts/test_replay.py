@@ -36,7 +36,7 @@ from semistream.pipeline import read_pipeline
 from semistream.pipeline.file.ends import ParquetSink
 from semistream.pipeline.io import sinks
 from semistream.pipeline.run import replay as replaying
-from semistream.pipeline.run.query import enriched
+from semistream.pipeline.run.query import enrich_all
 from semistream.pipeline.run.replay import ReplayError, ReplayResult, replay
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
@@ -131,11 +131,11 @@ def test_a_row_is_found_or_missing_though_a_join_computed_again_says_otherwise(
     """Each look at this join has other answers, as a live master's may be."""
 
     def restless(rows, told):
-        joined, name = enriched(rows, told), "__semistream_status_0"
+        joined, name = enrich_all(rows, told), "__semistream_status_0"
         answer = F.expr("if(uuid() < '8', 'matched', 'absent')")
         return joined.withColumn(name, answer).withMetadata(name, joined.schema[name].metadata)
 
-    monkeypatch.setattr(replaying, "enriched", restless)
+    monkeypatch.setattr(replaying, "enrich_all", restless)
     monkeypatch.setattr(DataFrame, "persist", lambda frame: frame)  # as if executors were lost
     beside, views = folder / "out.quarantine.replay.found", spark.catalog.listTables()
     for other, age in (("at work", 0), ("killed", 8 * 86_400)):

@@ -543,7 +543,7 @@ def test_a_query_that_can_pin_no_longer_is_ended(spark, tmp_path, monkeypatch):
     ss.build_master(pa.table({"k": [2, 4], "n": [1, 2]}), path, key="k")
     df = spark.readStream.schema("k long").parquet(stream_files(tmp_path / "stream", 1))
     joined = enrich(df, path, on="k", how="left", transfer="none")
-    monkeypatch.setattr(lookup, "snapshot_of", lambda *_: "")
+    monkeypatch.setattr(lookup, "snapshot_files", lambda *_: "")
     writer = joined.writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     with pytest.raises(PySparkException, match="snapshots cannot be pinned there any more"):
