@@ -424,11 +424,12 @@ def test_match_run_answers_each_row_that_waits_for_its_pages(data, once, room, s
     while cursor[0] < len(run):
         pair_count, absent_count, done, cursor = match_run(
             first,
-            (*directory(run), first_codes),
+            (*directory(run), first_codes[first : first + len(run) + 1]),
             window,
             cursor,
-            (is_unique(found), once),
+            (is_unique(found), once, True, False, GONE),
             tuple(out),
+            np.zeros(0, dtype=np.int64),
         )
         assert pair_count + absent_count <= room
         pairs += zip(*(a[:pair_count].tolist() for a in out[:3]), strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,12 @@ import pyarrow as pa
 
 from semistream.algorithms.worth import MOST_COUNTED, Passed, Rest, cache_pays, far_ahead
 from semistream.arrow.memory import take
-from semistream.arrow.page_directory import Blocks
 from semistream.arrow.types import row_bytes
 from semistream.engine.algorithm import Algorithm
 from semistream.engine.cache import Cache, CacheCost
 from semistream.engine.lookup import Lookup, page_faults
 from semistream.engine.output import gathered_schema
-from semistream.engine.plan import TooSmall
+from semistream.engine.plan import Settings, TooSmall
 from semistream.engine.sketch import Sketch
 from semistream.errors import OptionError
 from semistream.kernels.loops import WAITING, count_waiting
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.engine.output import Pairs
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.plan import Components, Plan, Task
     from semistream.engine.window import Chunk
     from semistream.master import Master
     from semistream.spec import JoinSpec
@@ -43,6 +43,13 @@ _MOST_WAITING = 4096  # rows; pages with more are alike
 _HELD = 0.98  # of the master must lie in memory for rows to be looked up
 _SAMPLED = 8  # while nothing is cached, one row in so many is counted
 _RARE = 256  # rows for which one wait for the disk is rare enough
+
+
+@dataclass(frozen=True)
+class AdaptiveSettings(Settings):
+    """Whether rows are looked up at once, whatever the operating system holds."""
+
+    at_once: bool | None = None
 
 
 class Adaptive(Algorithm):
@@ -89,19 +96,18 @@ class Adaptive(Algorithm):
             raise OptionError.unknown("at_once", str(at_once), ("None", "True", "False"))
         parts, settings = cls._components(task, at_once, True)
         least = task.memory // 4  # of the budget; reads in flight are not worth a smaller window
-        if "lookup" in parts or task.memory - sum(parts.values()) >= least:
+        if parts.lookup or task.memory - parts.total >= least:
             try:
-                return task.split(cls.name, parts, settings | cls._least_window(task, parts))
+                return task.split(cls.name, parts, settings)
             except TooSmall:
                 pass
-        parts, settings = cls._components(task, at_once, False)
-        return task.split(cls.name, parts, settings | cls._least_window(task, parts))
+        return task.split(cls.name, *cls._components(task, at_once, False))
 
     @staticmethod
-    def _least_window(task: Task, parts: dict[str, int]) -> dict[str, int]:
-        rest = task.memory - sum(parts.values())
-        largest = CacheCost.of(_cached(task.spec)).largest - parts["cache"]  # with what is staged
-        return {"least_window": int(max(task.least_window, rest // 16, rest - largest))}
+    def _least_window(task: Task, parts: Components) -> int | None:
+        rest = task.memory - parts.total
+        largest = CacheCost.of(_cached(task.spec)).largest - parts.cache  # with what is staged
+        return int(max(task.least_window, rest // 16, rest - largest))
 
     @staticmethod
     def _sketch_bytes(task: Task) -> int:
@@ -110,36 +116,32 @@ class Adaptive(Algorithm):
     @classmethod
     def _components(
         cls, task: Task, at_once: bool | None, generous: bool
-    ) -> tuple[dict[str, int], dict[str, int | bool]]:
+    ) -> tuple[Components, AdaptiveSettings]:
         """Give all components but the window; a small budget has no look-up and reads one page."""
         page, master = max(1, task.page_bytes), task.spec.master
         pages = min(16, max(2, task.memory // 8 // page)) if generous else 1
         pages = min(pages, max(1, master.pages))
-        parts, settings = (
-            task.fixed(pages),
-            {"buffer_pages": pages, "run_pages": max(1, pages // 4)},
-        )
-        wanted = gathered_schema(task.spec)
-        flat = Blocks.possible(wanted)
-        if flat:
-            each = Blocks.cost(master.page_schema, wanted.names)
-            parts["blocks"] = each * settings["run_pages"]
-        if generous and at_once is not False and flat and master.read == "mapped":
+        run = max(1, pages // 4)
+        settings = AdaptiveSettings(buffer_pages=pages, run_pages=run)
+        blocks = task.directory_line * run
+        parts = replace(task.fixed(pages), output=task.output_bytes, blocks=blocks)
+        if generous and at_once is not False and blocks and master.read == "mapped":
             output = max(task.output_bytes, min(task.memory // 2, _LARGEST_OUTPUT))
             rows = max(1, int(output / (28 + task.output_row)))
-            cost = Lookup.cost(master, wanted.names, rows)
+            cost = Lookup.cost(master, gathered_schema(task.spec).names, rows)
             if cost <= task.memory // 4:
-                parts |= {"output": output, "lookup": cost}
-                settings |= {"output_rows": rows} | ({"at_once": True} if at_once else {})
+                parts = replace(parts, output=output, lookup=cost)
+                settings = replace(settings, output_rows=rows, at_once=at_once or None)
         each = 4 if master.index.first_part is None else 5
-        parts |= {"counters": each * master.pages + cls._sketch_bytes(task)}
-        rest, largest = task.memory - sum(parts.values()), CacheCost.of(_cached(task.spec)).largest
-        return {**parts, "cache": int(min(max(0, rest) // _STAGING, largest / 4))}, settings
+        parts = replace(parts, counters=each * master.pages + cls._sketch_bytes(task))
+        rest, largest = task.memory - parts.total, CacheCost.of(_cached(task.spec)).largest
+        parts = replace(parts, cache=int(min(max(0, rest) // _STAGING, largest / 4)))
+        return parts, replace(settings, least_window=cls._least_window(task, parts))
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         self._schema = _cached(engine.spec)
-        self._staging = engine.plan.components["cache"]
+        self._staging = engine.plan.components.cache
         self._several = _several(engine.master)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._cut = False  # whether the last row that was collected has more pairs
@@ -148,14 +150,14 @@ class Adaptive(Algorithm):
         self._make_cache(engine)
         self._sweeps: deque[int] = deque(maxlen=MOST_SWEEPS - 1)
         self._hand = 0
-        self._forced = bool(engine.plan.settings.get("at_once"))
+        self._forced = bool(engine.plan.settings.at_once)
         self._faults, self._seen_pages, self._patience = page_faults(), 0, _RARE
         self._at_once = engine.lookup is not None and self._in_memory()
 
     def _make_cache(self, engine: Any) -> None:  # noqa: ANN401
-        self._divided = engine.plan.components["window"]  # what cache and window have together
+        self._divided = engine.plan.components.window  # what cache and window have together
         self._cache = Cache(self._schema, self._divided)
-        self._largest_cache = self._divided - int(engine.plan.settings["least_window"])
+        self._largest_cache = self._divided - engine.least_capacity
         self._least_cache = min(self._divided // 32, self._largest_cache)
         self._target = min(self._divided // 4, self._largest_cache)
         self._row = self._cache.cost(1, engine.master.row_bytes)
@@ -424,7 +426,7 @@ class Adaptive(Algorithm):
 
     def _runs(self, pages: npt.NDArray[np.int64]) -> list[range]:
         """Put neighbouring pages together, as many as one buffer has room for."""
-        most = int(self.engine.plan.settings["run_pages"])
+        most = self.engine.plan.settings.run_pages or 1
         runs: list[range] = []
         for page in pages.tolist():
             if runs and runs[-1].stop == page and len(runs[-1]) < most:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.engine.plan import Task
+    from semistream.engine.plan import Components, Task
     from semistream.engine.window import Chunk
     from semistream.hotset.state import HostState
 
@@ -27,8 +27,8 @@ class SharedAdaptive(Adaptive):
     """
 
     @staticmethod
-    def _least_window(task: Task, parts: dict[str, int]) -> dict[str, int]:  # noqa: ARG004
-        return {}  # all of it: nothing moves
+    def _least_window(task: Task, parts: Components) -> int | None:  # noqa: ARG004
+        return None  # all of it: nothing moves
 
     @staticmethod
     def _sketch_bytes(task: Task) -> int:  # noqa: ARG004 - it is the host's

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     from semistream.engine.cache import Held
     from semistream.engine.operator import Operator
     from semistream.engine.output import Pairs
+    from semistream.engine.pages import Page
     from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
 
@@ -88,8 +88,8 @@ class Algorithm(ABC):
     def looked_up(self, rows: int, faults: int) -> None:
         """Note that rows were looked up, and how often that had to wait for the disk."""
 
-    def pinned(self) -> Iterable[tuple[int, pa.RecordBatch]]:
-        """Give the pages that stay in memory, each with its number; they are met every round."""
+    def pinned(self) -> Iterable[Page]:
+        """Return the pages that stay in memory; they are matched every round."""
         return ()
 
     def ready(self, rows: int) -> bool:  # noqa: ARG002 - for those who pace the stream
@@ -102,7 +102,7 @@ class Algorithm(ABC):
     def admitted(self) -> None:
         """Note that rows have entered: the window is compact now, memory may be moved."""
 
-    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+    def met(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Note that a page was matched, and with how many window rows each of its rows."""
 
     def collected(self, pairs: Pairs) -> None:

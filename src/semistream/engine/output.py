@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.arrow.page_directory import Blocks
+    from semistream.engine.pages import PageRun
     from semistream.spec import JoinSpec
 
     Rows = npt.NDArray[np.int64]
@@ -307,25 +307,12 @@ class Output:
         room = min(len(self.rows) - self.pairs.found, int(free / self.row_bytes(left, right)))
         return room if self.pairs else max(1, room)
 
-    def add(self, page: pa.RecordBatch, found: int, missing: int, sizes: tuple[int, int]) -> None:
+    def add(self, run: PageRun, found: int, missing: int, sizes: tuple[int, int]) -> None:
         """Collect the first ``found`` pairs and ``missing`` absent rows of the kernel's arrays."""
         if found:
-            self._right().append(self.assembler.columns(page), self.positions[:found])
-        self._collect(found, missing, sizes)
-
-    def add_from(self, blocks: Blocks, found: int, missing: int, sizes: tuple[int, int]) -> None:
-        """Collect pairs and absent rows likewise; ``self.blocks`` tells the page of each pair."""
-        if found:
-            self._right().append_from(blocks, self.blocks[:found], self.positions[:found])
-        self._collect(found, missing, sizes)
-
-    def _right(self) -> Gathered:
-        if self.pairs.right is None:
-            self.pairs.right = self.assembler.gathered(len(self.rows))
-        return self.pairs.right
-
-    def _collect(self, found: int, missing: int, sizes: tuple[int, int]) -> None:
-        if found:
+            if self.pairs.right is None:
+                self.pairs.right = self.assembler.gathered(len(self.rows))
+            run.gather(self.pairs.right, self.blocks[:found], self.positions[:found])
             self.pairs.rows.append(self.rows[:found].copy())
             self.pairs.found += found
         if missing:

@@ -31,7 +31,6 @@ __all__ = [
     "hash_bytes",
     "hash_words",
     "mark_fresh",
-    "match_page",
     "probe_values",
     "sketch_add",
     "sketch_estimate",
@@ -146,85 +145,6 @@ def chain_pages(pages, state, heads, chain, start):
             slot = pages[row] & mask
             chain[row] = heads[slot]
             heads[slot] = row
-
-
-@njit(cache=True, inline="always")
-def _lower_bound(values, value):
-    low, high = 0, len(values)
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True)
-def match_page(
-    part, page, heads, chain, pages, codes, state, cursor, rule, rows, positions, absent
-):
-    """Match the rows that wait for ``page`` with one part of it; answered rows leave the chain.
-
-    Parameters
-    ----------
-    part
-        The codes of the part's rows, ascending.
-    page, heads, chain, pages, codes, state
-        The page's number, and the window's arrays.
-    cursor
-        ``(previous, row, position)`` to go on from: the row before it in the chain or −1, the row,
-        and where in the part it stands; position −1 starts the row.
-    rule
-        ``(last, once, single, done)``: is this the page's last part; is one pair a row enough;
-        is only the first row served; the state of an answered row.
-    rows, positions, absent
-        Where pairs (window row, part row), and rows without a match, are written; together at most
-        as many as ``rows`` has room for.
-
-    Returns
-    -------
-    tuple
-        How many pairs, how many absent rows, how many rows were answered, and the cursor; its row
-        is −1 when all is done.
-    """
-    previous, row, position = cursor
-    last, once, single, done = rule
-    slot = page & (len(heads) - 1)
-    found, missing, answered = 0, 0, 0
-    while row >= 0:
-        mine = pages[row] == page and state[row] == WAITING
-        if mine:
-            code = codes[row]
-            if position < 0:
-                position = _lower_bound(part, code)
-            while position < len(part) and part[position] == code:
-                if found + missing == len(rows):
-                    return found, missing, answered, (previous, row, position)
-                rows[found], positions[found] = row, position
-                found += 1
-                position += 1
-                if once:
-                    break
-            if last:
-                if position == 0 or part[position - 1] != code:
-                    if found + missing == len(rows):
-                        return found, missing, answered, (previous, row, position)
-                    absent[missing] = row
-                    missing += 1
-                state[row] = done
-                answered += 1
-        if single:
-            break
-        if mine and last:
-            if previous < 0:
-                heads[slot] = chain[row]
-            else:
-                chain[previous] = chain[row]
-        else:
-            previous = row
-        row, position = chain[row], -1
-    return found, missing, answered, (-1, -1, -1)
 
 
 @njit(cache=True)

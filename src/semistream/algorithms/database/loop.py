@@ -12,8 +12,10 @@ from semistream.arrow.memory import concat_rows, take
 from semistream.arrow.types import row_bytes
 from semistream.engine.engine import Engine
 from semistream.engine.fresh import FreshRows
+from semistream.engine.pages import BatchPage
 from semistream.engine.window import Chunk
 from semistream.errors import RowTooLargeError
+from semistream.hotset.plan import Host
 from semistream.hotset.rows import HostRows
 from semistream.kernels.loops import WAITING
 from semistream.master.database.fetch import Wanted
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from semistream.algorithms.database.key_lists import KeyListSettings
     from semistream.engine.algorithm import Algorithm
     from semistream.engine.cache import Held
     from semistream.engine.engine import Batches, Sifted
@@ -54,17 +57,18 @@ class KeyedEngine(Engine):
         runtime: Runtime,
     ) -> None:
         self._table: DatabaseMaster = task.spec.master  # type: ignore[assignment] # see `choose`
-        table, room = self._table, plan.components["cache"]
+        table, room = self._table, plan.components.cache
         table.listen()
         lives = table.ttl, table.absent_ttl
         row, clock = table.row_bytes, runtime.clock
         self.fresh: FreshRows | HostRows
-        if task.host is not None:
+        if isinstance(task.host, Host):
             self.fresh = HostRows(task.host, table, room, clock)
         else:
             self.fresh = FreshRows(
                 table.page_schema, room, lives, table.changes, row, runtime.clock
             )
+        self._settings: KeyListSettings = plan.settings  # type: ignore[assignment] # see `KeyLists`
         self._request_bytes = self._fetched_bytes = 0
         super().__init__(task, plan, algorithm, runtime)
 
@@ -121,7 +125,7 @@ class KeyedEngine(Engine):
 
     def _bring(self, *runs: range) -> Batches:  # noqa: ARG002 - all that waits is asked for
         """Ask for all keys that wait, and let the window meet their rows."""
-        number, piece = 0, int(self.plan.settings["piece_bytes"])
+        number, piece = 0, self._settings.piece_bytes
         for wanted in self._requests():
             position, now = self.fresh.refresh(), self.fresh.now()
             self._request_bytes = wanted.nbytes
@@ -140,7 +144,7 @@ class KeyedEngine(Engine):
     def _requests(self) -> Iterator[Wanted]:
         """Give the keys that wait, each once, in the order of their codes, in requests."""
         chosen, codes, checks = self._distinct()
-        most, keys = int(self.plan.settings["request_keys"]), self.master.keys
+        most, keys = self._settings.request_keys, self.master.keys
         sizes = None if chosen is None else np.cumsum(self._key_bytes()[chosen])
         start = 0
         while start < len(codes):
@@ -161,7 +165,7 @@ class KeyedEngine(Engine):
 
     def _fitting(self, sizes: Codes, start: int) -> int:
         """Give where a request ends that begins at a key: at the next one at the least."""
-        limit = int(self.plan.settings["request_bytes"]) + (int(sizes[start - 1]) if start else 0)
+        limit = self._settings.request_bytes + (int(sizes[start - 1]) if start else 0)
         return max(start + 1, int(np.searchsorted(sizes, limit, side="right")))
 
     def _distinct(self) -> tuple[Codes | None, Codes, Codes]:
@@ -198,8 +202,8 @@ class KeyedEngine(Engine):
         rows = answer.rows
         self._fetched_bytes = int(rows.nbytes)
         self.metrics.fetched += rows.num_rows
-        self.master.index.widest[0] = self._checked_width(rows)
-        yield from self._meet(number, 0, rows, answer.ends)
+        widest = self._checked_width(rows)
+        yield from self._match(BatchPage(number, rows, widest, answer.ends, self._assembler))
 
     def _checked_width(self, rows: pa.RecordBatch) -> int:
         """Give the bytes of the largest row, or refuse it: no statistics told of it before."""

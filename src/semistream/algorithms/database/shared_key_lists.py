@@ -29,9 +29,9 @@ class SharedKeyLists(KeyLists):
         return super().plan(task, cache=_NOTHING if exact else _ABSENT)
 
     @classmethod
-    def beside(cls, task: Task) -> dict[str, int]:
-        """Each task has to know by itself which of the host's rows are fresh."""
-        return {} if task.host is None else {"freshness": task.host.freshness}
+    def freshness(cls, task: Task) -> int:
+        """Return the bytes of the marks that each task has of the host's rows."""
+        return 0 if task.host is None else task.host.freshness
 
     @property
     def _host(self) -> HostRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +11,22 @@ from semistream.algorithms.published.hybridjoin import Hybridjoin
 from semistream.arrow.memory import take_rows
 from semistream.engine.algorithm import share
 from semistream.engine.cache import Cache
+from semistream.engine.plan import Settings
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
+    from semistream.engine.pages import Page
     from semistream.engine.plan import Plan, Task
 
-__all__ = ["Cachejoin"]
+__all__ = ["Cachejoin", "CachejoinSettings"]
+
+
+@dataclass(frozen=True)
+class CachejoinSettings(Settings):
+    """The cache's share of the memory that cache and window divide."""
+
+    cache_share: float = 0.0
 
 
 class Cachejoin(Hybridjoin):
@@ -56,12 +65,13 @@ class Cachejoin(Hybridjoin):
     def plan(cls, task: Task, *, cache: float = 0.5, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: one page, output, the cache (H_R), and the window (H_S and Q)."""
         parts = task.fixed(1)
-        size = task.cache_bytes(share("cache", cache) * (task.memory - sum(parts.values())))
-        return task.split(cls.name, {**parts, "cache": size}, {"cache_share": float(cache)})
+        size = task.cache_bytes(share("cache", cache) * (task.memory - parts.total))
+        settings = CachejoinSettings(cache_share=float(cache))
+        return task.split(cls.name, replace(parts, cache=size), settings)
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._capacity = engine.plan.components["cache"]
+        self._capacity = engine.plan.components.cache
         self._cache = Cache(engine.master.page_schema, self._capacity)
         self.threshold = 2
         self._round_ends = engine.master.pages
@@ -71,7 +81,7 @@ class Cachejoin(Hybridjoin):
         """The frequent rows, H_R."""
         return self._cache
 
-    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+    def met(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Cache the rows that at least *threshold* rows of the window matched (lines 15 to 18)."""
         frequent = counts >= self.threshold
         if frequent.any():
@@ -82,9 +92,9 @@ class Cachejoin(Hybridjoin):
                 self.threshold = max(1, self.threshold - 1)
 
     def _stage(
-        self, page: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+        self, page: Page, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
     ) -> None:
-        chosen = take_rows(page, rows)
+        chosen = take_rows(page.batch, rows)
         if self._cache.claimed + self._cache.price(chosen) > self._capacity:
             self._epoch()
         if self._cache.claimed + self._cache.price(chosen) <= self._capacity:

@@ -64,15 +64,15 @@ class Derakhshan(Hybridjoin):
     def plan(cls, task: Task, *, cache: float = 0.5, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: a page, output, the cache, the queue, output to be put in order."""
         task = _numbered(task)
-        parts = task.fixed(1)
-        parts |= {"queue": int(8 * task.window_row), "ordered": int(8 * task.output_row)}
-        rest = max(0, task.memory - sum(parts.values()) - task.least_window) * 3 // 4
-        parts["cache"] = task.cache_bytes(share("cache", cache) * rest)
-        parts["queue"] += (rest - parts["cache"]) * 2 // 3
-        parts["ordered"] += (rest - parts["cache"]) // 3
+        queue, ordered = int(8 * task.window_row), int(8 * task.output_row)
+        parts = replace(task.fixed(1), queue=queue, ordered=ordered)
+        rest = max(0, task.memory - parts.total - task.least_window) * 3 // 4
+        size = task.cache_bytes(share("cache", cache) * rest)
+        queue += (rest - size) * 2 // 3
+        ordered += (rest - size) // 3
         # It becomes one batch, and of its bytes a third are rows.
-        parts["ordered"] = int(min(parts["ordered"], 3 * varying_room(task.spec.output)))
-        return task.split(cls.name, parts)
+        ordered = int(min(ordered, 3 * varying_room(task.spec.output)))
+        return task.split(cls.name, replace(parts, cache=size, queue=queue, ordered=ordered))
 
     @classmethod
     def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
@@ -84,7 +84,7 @@ class Derakhshan(Hybridjoin):
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._capacity = engine.plan.components["cache"]
+        self._capacity = engine.plan.components.cache
         self._cache = Cache(engine.master.page_schema, self._capacity)
         self.joins_parts(False)
         s = engine.master.statistics
@@ -133,10 +133,13 @@ class Derakhshan(Hybridjoin):
 
     def _take(self, codes: Codes, needed: Codes) -> bool:
         """Bring values of one page; whether they are here now, or known to be absent."""
-        parts = self.engine.master.parts(int(self.engine.master.page_of(codes[:1])[0]))
-        if len(parts) > 1:
+        number = int(self.engine.master.page_of(codes[:1])[0])
+        if len(self.engine.master.parts(number)) > 1:
             return False
-        rows = self._rows_of(parts[0], codes)
+        page = self.engine.read_page(number).batch
+        held = page.column(0).to_numpy()
+        wanted = codes[np.minimum(np.searchsorted(codes, held), len(codes) - 1)] == held
+        rows = take_rows(page, np.flatnonzero(wanted))
         price = self._cache.price(rows)
         if self._cache.claimed + price > self._capacity:
             self._cache.epoch(lambda cache: self._youngest(cache, needed, price))
@@ -145,14 +148,6 @@ class Derakhshan(Hybridjoin):
         born = np.zeros(rows.num_rows, dtype=np.int64)
         self._cache.stage(rows, born, self.engine.metrics.rows_in)
         return True
-
-    def _rows_of(self, part: int, codes: Codes) -> pa.RecordBatch:
-        """Read a page and give the rows of these codes, both being in order."""
-        page = self.engine.load(part, 1)[0]
-        self.engine.metrics.pages_read += 1
-        held = page.column(0).to_numpy()
-        wanted = codes[np.minimum(np.searchsorted(codes, held), len(codes) - 1)] == held
-        return take_rows(page, np.flatnonzero(wanted))
 
     def _youngest(self, cache: Cache, needed: Codes, price: float) -> npt.NDArray[np.bool_]:
         """Tell which rows stay: those needed, and of the others the last used, up to 3/4."""

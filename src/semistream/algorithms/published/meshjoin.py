@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.engine.algorithm import Algorithm
+from semistream.engine.plan import Settings
 from semistream.kernels.loops import ANSWERED
 from semistream.units import parse_bytes
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from semistream.engine.plan import Plan, Task
     from semistream.engine.window import Chunk
 
-__all__ = ["FIXED_IO", "Meshjoin", "tuned_buffer"]
+__all__ = ["FIXED_IO", "Meshjoin", "MeshjoinSettings", "tuned_buffer"]
 
 _DEFAULT_BUFFER = int(0.93 * 2**20)
 FIXED_IO = 0.048 * 2**20
@@ -36,6 +38,13 @@ def tuned_buffer(memory: float, fixed_io: float = FIXED_IO) -> float:
     [0.93, 1.34, 1.91, 2.72]
     """
     return math.sqrt(fixed_io**2 + fixed_io * memory) - fixed_io
+
+
+@dataclass(frozen=True)
+class MeshjoinSettings(Settings):
+    """The rows, w, that enter for every b pages of the scan."""
+
+    w: float = 0.0
 
 
 class Meshjoin(Algorithm):
@@ -75,27 +84,27 @@ class Meshjoin(Algorithm):
     @classmethod
     def plan(cls, task: Task, **options: Any) -> Plan:  # noqa: ANN401
         """Split the budget: a disk buffer of b pages, output, and the window."""
-        settings = cls.scan(task, **options)
-        parts = task.fixed(settings["buffer_pages"])
-        rows = task.cost.rows(task.memory - sum(parts.values()), task.stream_row)
-        w = max(0, rows) * settings["buffer_pages"] / max(1, task.spec.master.pages)
-        return task.split(cls.name, parts, {**settings, "w": round(w, 1)})
+        b = cls.scan(task, **options)
+        parts = task.fixed(b)
+        rows = task.cost.rows(task.memory - parts.total, task.stream_row)
+        w = max(0, rows) * b / max(1, task.spec.master.pages)
+        return task.split(cls.name, parts, MeshjoinSettings(buffer_pages=b, w=round(w, 1)))
 
     @staticmethod
-    def scan(task: Task, *, buffer: int | str = "tuned", least: int = 0) -> dict[str, int]:
+    def scan(task: Task, *, buffer: int | str = "tuned", least: int = 0) -> int:
         """Choose the pages that one read brings; a tuned buffer leaves ``least`` bytes."""
         sizes = {"tuned": tuned_buffer(task.memory), "default": _DEFAULT_BUFFER}
         wanted = sizes[buffer] if buffer in sizes else parse_bytes(buffer, "buffer")
         b = min(max(1, round(wanted / max(1, task.page_bytes))), max(1, task.spec.master.pages))
         if buffer == "tuned":  # not at the price of the least window
-            rest = task.memory - sum(task.fixed(0).values()) - max(least, task.least_window)
+            rest = task.memory - task.fixed(0).total - max(least, task.least_window)
             b = max(1, min(b, rest // max(1, task.page_bytes)))
-        return {"buffer_pages": b}
+        return b
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._step = int(engine.plan.settings["buffer_pages"])
-        self._window_rows = int(engine.plan.settings["window_rows"])
+        settings: Settings = engine.plan.settings
+        self._step, self._window_rows = settings.buffer_pages or 1, settings.window_rows or 0
         self._next = 0
         self._chunks: list[list[int]] = []  # rows that had entered with it, pages it has met
         self._entered = 0

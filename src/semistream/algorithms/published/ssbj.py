@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.published.meshjoin import Meshjoin
@@ -45,8 +46,8 @@ class Ssbj(CacheInequality, Meshjoin):
     def plan(cls, task: Task, **options: Any) -> Plan:  # noqa: ANN401
         """Split the budget: a disk buffer, output, what cache and window divide between them."""
         scan = cls.scan(task, least=cls.least_divided(task), **options)
-        parts, least = cls.divided(task, task.fixed(scan["buffer_pages"]))
-        return task.split(cls.name, parts, {**scan, **least})
+        parts, settings = cls.divided(task, task.fixed(scan))
+        return task.split(cls.name, parts, replace(settings, buffer_pages=scan))
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import numpy as np
 from semistream.arrow.memory import take_rows
 from semistream.engine.algorithm import Algorithm
 from semistream.engine.cache import Cache
+from semistream.engine.plan import Settings
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.engine.plan import Task
+    from semistream.engine.pages import Page
+    from semistream.engine.plan import Components, Task
 
 __all__ = ["CacheInequality"]
 
@@ -33,13 +36,13 @@ class CacheInequality(Algorithm):
     counts_matches = True
 
     @staticmethod
-    def divided(task: Task, parts: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    def divided(task: Task, parts: Components) -> tuple[Components, Settings]:
         """Give the components beside the window, the cache's staging included, and settings."""
-        rest, largest = task.memory - sum(parts.values()), task.cache_cost.largest
+        rest, largest = task.memory - parts.total, task.cache_cost.largest
         staging = int(min(max(0, rest) // _STAGING, largest / 4))
         divided = rest - staging
         least = int(max(task.least_window, divided // 16, divided - largest))
-        return {**parts, "cache": staging}, {"least_window": least}
+        return replace(parts, cache=staging), Settings(least_window=least)
 
     @staticmethod
     def least_divided(task: Task) -> int:
@@ -49,10 +52,10 @@ class CacheInequality(Algorithm):
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         components, settings = engine.plan.components, engine.plan.settings
-        self._cache = Cache(engine.master.page_schema, components["window"])
-        self._staging = components["cache"]
-        self._divided = components["window"]  # what cache and window have together
-        self._largest_cache = self._divided - int(settings["least_window"])
+        self._cache = Cache(engine.master.page_schema, components.window)
+        self._staging = components.cache
+        self._divided = components.window  # what cache and window have together
+        self._largest_cache = self._divided - settings.least_window
         self._v_s = engine.task.window_row
         self._v_r = self._cache.cost(1, engine.master.row_bytes)
         self._evict = np.zeros(0, dtype=np.int64)  # codes that lost
@@ -63,16 +66,17 @@ class CacheInequality(Algorithm):
         """The join values that take less memory here, H_R."""
         return self._cache
 
-    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+    def met(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Apply the cache inequality to each join value of the page (lines 22 to 27)."""
         if counts.max() * self._v_s <= self._v_r:
             return  # not even a value with one row wins
-        codes = page.column(0).to_numpy()
+        batch = page.batch
+        codes = batch.column(0).to_numpy()
         firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
         m = np.diff(firsts, append=len(codes))
         wins = counts[firsts] * self._v_s > m * self._v_r
         if wins.any() and self._has_room(int(m[wins].sum()) * self._v_r):
-            self._stage(take_rows(page, np.flatnonzero(np.repeat(wins, m))))
+            self._stage(take_rows(batch, np.flatnonzero(np.repeat(wins, m))))
 
     def _has_room(self, price: float) -> bool:
         staged, claimed = self._cache.staged_bytes + price, self._cache.claimed + price

@@ -88,7 +88,7 @@ class Ordered(Operator):
         self.metrics = Metrics()
         self._spec = spec
         self._clock, self._max_wait = runtime.clock, runtime.max_wait
-        self._room, self._ordered = (engine.plan.components[c] for c in ("queue", "ordered"))
+        self._room, self._ordered = (engine.plan.components.queue, engine.plan.components.ordered)
         self._queue: list[_Piece] = []
         self._going: _Piece | None = None  # what has left the queue and is being answered
         self._leaving: list[pa.RecordBatch] = []
