@@ -91,9 +91,10 @@ reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; runs, 
 	cp -r reproduced/report.md reproduced/figures docs/reproduced/
 	cp -r reproduced/runs/. results/reproduced/
 
-bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md and docs/peers.md
+bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md and docs/peers.md, and draw the README's figure
 	$(BIN)/python -m benchmarks show $(filter-out results/peers.json,$(wildcard $(RECORDS))) --markdown docs/benchmarks.md
 	$(if $(wildcard results/peers.json),$(BIN)/python -m benchmarks show results/peers.json --markdown docs/peers.md)
+	$(if $(wildcard results/peers.json),$(BIN)/python -m benchmarks.spark.peers.summary results/peers.json docs/peers/summary.svg)
 
 bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/python -m benchmarks build --output results/build.json

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,7 +33,6 @@ from semistream.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from benchmarks.engine.cgroup import MemoryGroup
 
@@ -191,7 +191,7 @@ def _clean_end() -> Iterator[None]:
 
 
 def _pages_file(path: str) -> Path:
-    master = open_master(path, "direct")
+    master = open_master(Path(path), "direct")
     return master.path / master.manifest.name("pages")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = ["GrowthGrid", "best_published", "measure_growth"]
 
@@ -91,7 +91,7 @@ def measure_growth(
                 yield record
 
 
-def _measure(grid: GrowthGrid, master: Master, feed: Feed, memory: int) -> dict[str, Any]:
+def _measure(grid: GrowthGrid, master: FileMaster, feed: Feed, memory: int) -> dict[str, Any]:
     runs = {
         name: Run(
             Join(master, feed.schema, on="key", memory=memory, algorithm=name), feed.forever()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = ["SLOW", "Cell", "Grid", "cell_of", "measure", "take_rounds"]
 
@@ -107,7 +107,7 @@ def measure(
 
 
 def _measure_cell(
-    grid: Grid, cell: Cell, master: Master, feed: Feed, bound: Bound
+    grid: Grid, cell: Cell, master: FileMaster, feed: Feed, bound: Bound
 ) -> dict[str, Any]:
     workload = next(w for w in grid.workloads if w.name == cell.workload)
     memory = int(cell.share * workload.bytes)
@@ -147,7 +147,7 @@ def take_rounds(
 
 
 def _runs(
-    algorithms: tuple[str, ...], master: Master, feed: Feed, memory: int
+    algorithms: tuple[str, ...], master: FileMaster, feed: Feed, memory: int
 ) -> tuple[dict[str, Run], dict[str, str]]:
     """Make a join for each algorithm; those that refuse the budget say why."""
     runs, refused = {}, {}

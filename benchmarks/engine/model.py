@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from semistream.cost.profile import Profile
     from semistream.cost.unit_costs import UnitCosts
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
     Record = dict[str, Any]
 
@@ -111,7 +111,7 @@ def _is_in(record: Record, *setting: float) -> bool:
 
 
 def _cell(
-    grid: ModelGrid, master: Master, feed: Feed, setting: tuple[int, float], profile: Profile
+    grid: ModelGrid, master: FileMaster, feed: Feed, setting: tuple[int, float], profile: Profile
 ) -> Record:
     """Measure, and predict from the profile and the standards."""
     planned = _planned(grid.algorithms, master, feed, setting)
@@ -174,7 +174,7 @@ def _with_predictions(cell: Record, planned: dict[str, Setting], costs: UnitCost
 
 
 def _planned(
-    names: Iterable[str], master: Master, feed: Feed, setting: tuple[int, float]
+    names: Iterable[str], master: FileMaster, feed: Feed, setting: tuple[int, float]
 ) -> dict[str, Setting]:
     """Plan a join with each algorithm for which the budget is large enough."""
     memory, exponent = setting
@@ -190,7 +190,7 @@ def _planned(
     return found
 
 
-def _runs(names: Iterable[str], master: Master, feed: Feed, memory: int) -> dict[str, Run]:
+def _runs(names: Iterable[str], master: FileMaster, feed: Feed, memory: int) -> dict[str, Run]:
     """Begin a join with each algorithm."""
     return {
         name: Run(
@@ -246,7 +246,7 @@ def predicted_again(record: Record, folder: Path, costs: UnitCosts) -> Record:
 
 def _at_hand(
     record: Record, cell: Record, folder: Path, stream_rows: int = 0
-) -> tuple[Master, Feed]:
+) -> tuple[FileMaster, Feed]:
     workload = Workload("1:1", cell["rows"])
     path = workload.prepare(folder, record["grid"]["page_bytes"])
     stream = workload.stream(cell["exponent"])

@@ -227,7 +227,7 @@ def measure_sustain(
 
 def _needed(grid: SustainGrid, name: str, question: Question) -> Record:
     """Choose λ, and find the least memory for it."""
-    budget = int(grid.share * question.spec.master.statistics.bytes)
+    budget = int(grid.share * question.spec.files.statistics.bytes)
     rate = grid.load * question.rate(name, budget)
     least = least_memory(question, name, rate).memory if rate else None
     if least is None:

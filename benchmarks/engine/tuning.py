@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from semistream.cost.profile import Profile
     from semistream.cost.tuning.record import TuningGrid
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
     Record = dict[str, Any]
     Say = Callable[[str], None]
@@ -81,7 +81,7 @@ def measure_tuning(grid: TuningGrid, folder: Path, profile: Profile, say: Say) -
 
 def _case(
     grid: TuningGrid,
-    masters: Mapping[int, Master],
+    masters: Mapping[int, FileMaster],
     feed: Feed,
     setting: tuple[int, float],
     profile: Profile,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from papers.run.scale import Scale
     from papers.run.sources import Prepared
     from semistream.cost.unit_costs import UnitCosts
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
     Facts = dict[str, Any]
 
@@ -60,7 +60,7 @@ class Bench:
     known: dict[Cell, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     """Options that were found."""
 
-    def master(self, cell: Cell) -> Master:
+    def master(self, cell: Cell) -> FileMaster:
         """Give the master that a cell joins with."""
         return self.data.unique if cell.series.unique else self.data.master
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from papers.experiment import Data
     from papers.run.scale import Scale
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = ["Prepared", "origin_of", "prepare"]
 
@@ -39,8 +39,8 @@ _PARTSUPP = 800_000  # rows at scale factor 1
 class Prepared:
     """A master, the stream that meets it, and what that stream asks for."""
 
-    master: Master
-    unique: Master
+    master: FileMaster
+    unique: FileMaster
     """The same without duplicates of a key; the same one where there are none."""
     batches: tuple[pa.RecordBatch, ...]
     on: dict[str, str]
@@ -147,7 +147,9 @@ def _firsts(batches: Iterator[pa.RecordBatch], key: str) -> Iterator[pa.RecordBa
         yield batch.filter(pa.array(np.diff(keys, prepend=before) != 0))
 
 
-def _built(path: Path, source: pa.Table | pa.RecordBatchReader, key: str, scale: Scale) -> Master:
+def _built(
+    path: Path, source: pa.Table | pa.RecordBatchReader, key: str, scale: Scale
+) -> FileMaster:
     if not (path / "manifest.json").exists():
         build_master(source, path, key=key, page_bytes=scale.page_bytes, filter=False)
     return open_master(path, "direct")

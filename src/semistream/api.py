@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from semistream.master import Master
+    from semistream.master import FileMaster, Master
     from semistream.master.build.build import Progress
     from semistream.master.source import Source
     from semistream.missing import Missing
@@ -37,7 +37,7 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
     filter: bool = True,  # noqa: A002 - the word users look for
     memory: int | str = "1GB",
     progress: Callable[[Progress], None] | None = None,
-) -> Master:
+) -> FileMaster:
     """Build a master table from rows in any order, in bounded memory, and open it.
 
     A build that fails or is killed before its manifest takes over leaves the master as it was.

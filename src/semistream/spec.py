@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from semistream.names import check_text, listed
 
 if TYPE_CHECKING:
     from semistream.arrow.keys import TypeName
-    from semistream.master import Master
+    from semistream.master import FileMaster, Master
 
 __all__ = ["HOW", "PARTITION", "TRANSFER", "JoinSpec", "On", "resolve_how"]
 
@@ -131,6 +131,11 @@ class JoinSpec:
         if self.mark and self.mark in self.output.names[:-1]:
             msg = f"mark={self.mark!r} is a column already; give another name"
             raise SchemaError(msg)
+
+    @property
+    def files(self) -> FileMaster:
+        """The master, for what reads pages: `choose` gives a database to none that does."""
+        return cast("FileMaster", self.master)
 
     @cached_property
     def plain_stream(self) -> pa.Schema:

@@ -30,7 +30,7 @@ from support.servers.databases import DATABASE, PASSWORD, USER
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
-LIVE = Path(__file__).parents[2] / "docs" / "live.md"
+MISSING = Path(__file__).parents[2] / "docs" / "missing.md"
 ROWS = 2_000
 PRODUCTS = {"key": [k for k in range(100) if k % 5], "vendor": [k % 7 for k in range(100) if k % 5]}
 ALL_PRODUCTS = {"key": [*range(100)], "vendor": [k % 7 for k in range(100)]}
@@ -204,7 +204,7 @@ def test_postgresql_and_the_quarantine_agree_after_a_crash(spark, folder, crashi
 
 
 def test_the_writer_of_the_docs_parts_rows(spark, folder):
-    [code] = re.findall(r"```python\n(def write\(batch.*?)```", LIVE.read_text(), re.DOTALL)
+    [code] = re.findall(r"```python\n(def write\(batch.*?)```", MISSING.read_text(), re.DOTALL)
     code = re.sub(r'(save\(|Location", )"(\w+)"', rf'\1"{folder}/\2-x"', code)
     code = code.replace('"products.master"', f'"{folder}/products"').replace("product_id", "key")
     code = code.replace(".start()", ".trigger(availableNow=True).start()")

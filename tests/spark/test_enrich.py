@@ -467,21 +467,10 @@ def test_a_batch_stays_with_the_snapshot_that_it_was_planned_on(spark, folder, f
 
 def test_the_twelve_lines_of_the_readme(spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # for Spark, whose folder was fixed at its start, paths are whole
-    table = pa.table(
-        {"product_id": range(100), "product_key": range(900, 1000), "price": [1.5] * 100}
-    )
-    pq.write_table(table, "products.parquet")
-    Path("sales").mkdir()
-    sold = {"sale_id": range(300), "product_id": [i % 150 for i in range(300)]}
-    stream = pa.table({**sold, "quantity": pa.array([1] * 300, pa.int32())})
-    pq.write_table(stream, "sales/0.parquet")
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     lines = readme.split("```python\n")[1].split("```")[0]
     for name in ("sales", "checkpoint", "warehouse"):
         lines = lines.replace(f'"{name}"', f'"{tmp_path / name}"')
     exec(lines, {})  # noqa: S102
-    found = {tuple(row) for row in spark.read.parquet(str(tmp_path / "warehouse")).collect()}
-    wanted = [
-        (i, 1, *((900 + i % 150, 1.5) if i % 150 < 100 else (None, None))) for i in range(300)
-    ]
-    assert found == set(wanted)
+    rows = {tuple(row) for row in spark.read.parquet(str(tmp_path / "warehouse")).collect()}
+    assert rows == {(1, 2, 902, 1.25), (2, 7, None, None)}

@@ -413,7 +413,7 @@ def test_ctrl_c_ends_cleanly_and_running_again_goes_on(tmp_path):
         process.kill()
     assert process.returncode == 0, told
     assert "stopped by SIGINT" in told
-    assert "Running it again goes on where it stopped" in told
+    assert "Running it again continues where it stopped" in told
     assert "Traceback" not in told
     sales = pq.read_table(tmp_path / "out", columns=["sale"])["sale"].to_pylist()
     assert len(set(sales)) == len(sales) >= 1000

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.errors import BudgetError, HostFolderError, JoinClosedError
-from semistream.hotset import HostShare, HostSizes, common, default_root, slot, sweep_folder
+from semistream.hotset import HostShare, HostSizes, default_root, journal, slot, sweep_folder
 from semistream.hotset.merge import choose_rows, write
 from semistream.hotset.plan import Host
 from semistream.hotset.sizes import overhead
@@ -303,7 +303,7 @@ if where == "column":
 elif where == "header":
     state.Slot.finish = die
 else:
-    state.Common.clear = die
+    state.Journal.clear = die
 master = ss.open_master(path, "direct")
 for batch in zipf(30_000, seed=4):
     answered(started(master, batch.schema, root), batch)
@@ -571,7 +571,7 @@ def test_a_file_system_without_room(path, root, monkeypatch, caplog):
         state = state_of(watched)
         assert answered(watched, batch).num_rows == batch.num_rows
         # What found no room is not tried again, chunk after chunk.
-        assert state._common.staged_bytes(state._snapshot) < state._enough()
+        assert state._journal.staged_bytes(state._snapshot) < state._enough()
     assert [told.args for told in caplog.records if "no room" in told.msg] == [(root,)]
     monkeypatch.setattr(folder.Handle, "reserve", lambda *_: False)
     with pytest.raises(HostFolderError, match="no room"):
@@ -582,7 +582,7 @@ def test_what_was_written_before_the_system_ended_is_not_read(path, root, monkey
     master, batches = opened(path), zipf(16_000)
     for batch in batches:
         answered(started(master, batch.schema, root), batch)
-    for module in (common, slot):
+    for module in (journal, slot):
         monkeypatch.setattr(module, "boot", lambda: 77)
     watched = started(master, batch.schema, root)
     watched.offer(batch)

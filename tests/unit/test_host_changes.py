@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.hotset import HostShare
 from semistream.hotset import state as host_state
+from semistream.hotset.plan import Host
 from semistream.hotset.sizes import HostSizes
-from semistream.hotset.warm import Warm
 from semistream.master.snapshots import pins
 from semistream.workloads import Stream, Zipf
 
@@ -160,8 +160,7 @@ def test_no_one_stages_while_a_new_snapshot_publishes(tmp_path, monkeypatch):
     sizes = HostSizes.of(2 << 20, schema, KEYS, 64)
 
     def opened(number):
-        warm = Warm(products.seen[number][0], schema, False)
-        return host_state.HostState(tmp_path / "root", warm, sizes)
+        return Host(tmp_path / "root", sizes, products.seen[number][0], schema, False).open()
 
     def stage(state, first):
         codes, pads = pa.array(range(first, first + 1_000)), pa.array([b"p" * 40] * 1_000)

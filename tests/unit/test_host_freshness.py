@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.algorithms.database.shared_key_lists import SharedKeyLists
 from semistream.hotset import HostSizes
 from semistream.hotset import rows as host_rows
 from semistream.hotset.plan import Host
 from semistream.hotset.rows import HostRows
 from semistream.hotset.sizes import BORN
-from semistream.hotset.warm import Warm
 from semistream.kernels.loops import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
 from semistream.master.database.feeds.changes import Changes
 
@@ -37,11 +35,11 @@ class Prices:
     def __init__(self, root: Path, size: int = 8 << 20) -> None:
         self.now = float(START)
         self.master: Any = SimpleNamespace(
-            identity="prices", snapshot="", manifest=SimpleNamespace(parent=""), row_bytes=21.0,
+            identity="prices", snapshot="", changes_since=lambda _: iter(()), row_bytes=21.0,
             ttl=60, absent_ttl=20, keys=SimpleNamespace(exact=True, seed=0), changes=Changes(),
         )  # fmt: skip
         sizes = HostSizes.of(size, SCHEMA, 10**7, 20)
-        self.host = Host(root, Warm(self.master, SCHEMA, False), sizes)
+        self.host = Host(root, sizes, self.master, SCHEMA, once=False)
 
     def hold(self, codes: range, born: np.ndarray[Any, Any], step: int = 2_000) -> None:
         """Make a hot set of rows that were asked for at these times."""
@@ -51,7 +49,7 @@ class Prices:
             columns = [some, some.cast(pa.int32()), pa.array(born[start : start + step])]
             rows = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
             state.stage(rows, np.full(len(some), 9))
-            with state._common.alone() as alone:
+            with state._journal.alone() as alone:
                 assert alone
                 state._publish()
             state.rest()
@@ -73,8 +71,8 @@ def found(rows: HostRows, codes: list[int]) -> tuple[list[int], list[int]]:
     spots = [np.empty(len(codes), np.int64) for _ in range(2)]
     assert view is not None
     view.probe(asked, (0, -1), False, *spots, hit)
-    absent = rows.holds(asked, asked)
-    rows.probed()
+    absent = rows.lacks(asked, lambda: asked)
+    rows.rest()
     return asked[hit].tolist(), asked[absent].tolist()
 
 
@@ -106,15 +104,13 @@ def test_a_task_needs_a_byte_a_row_and_that_is_planned(prices: Prices) -> None:
     asked = np.arange(1_000)
     tracemalloc.start()
     view = rows.rows
-    rows.holds(asked, asked)
+    rows.lacks(asked, lambda: asked)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert view is not None
     assert 0.8 * most < len(view) <= most
-    assert rows.freshness == len(view)
+    assert rows.memory_used["freshness"] == len(view)
     assert peak <= most + (1 << 15)
-    task: Any = SimpleNamespace(host=prices.host)
-    assert SharedKeyLists.beside(task) == {"freshness": most}
     rows.close()
 
 

@@ -29,7 +29,8 @@ from semistream.master.build.sort import ExternalSort
 from semistream.master.build.target import Target
 from semistream.master.files import drafts as files
 from semistream.master.files import master as store
-from semistream.master.files.format import Manifest, _json_checksum, page_schema
+from semistream.master.files.format import Manifest, _json_checksum
+from semistream.master.protocol import page_schema
 from semistream.master.snapshots import pins
 from semistream.master.source import Rows
 

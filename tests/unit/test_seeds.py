@@ -13,8 +13,7 @@ import pyarrow as pa
 
 import semistream as ss
 from semistream.arrow.keys import Keys, random_salt
-from semistream.hotset.plan import HostSizes
-from semistream.hotset.warm import Warm
+from semistream.hotset.plan import Host, HostSizes
 from semistream.kernels.loops import chain_values
 from semistream.master.build import target
 from semistream.system.shared_folder import boot_seed
@@ -103,7 +102,7 @@ def test_rows_on_a_host_are_not_shared_between_seeds(tmp_path, monkeypatch):
     for seed in (1, 2):
         monkeypatch.setattr(target, "_seed", lambda *_, seed=seed: seed)
         master = ss.build_master(TABLE, tmp_path / "m", key="k")
-        names.add(Warm(master, master.page_schema, once=True).name(sizes))
+        names.add(Host(tmp_path, sizes, master, master.page_schema, once=True).name)
     assert len(names) == 2
 
 

@@ -23,7 +23,6 @@ from semistream.master.files import drafts as files
 from semistream.master.files import locks
 from semistream.master.snapshots import pins, snapshots
 from semistream.master.snapshots.removal import remove_unneeded
-from semistream.master.snapshots.snapshots import changes_since
 
 DAY = 86_400.0
 QUERY = "0f0e8a52-0000-4000-8000-00000000000"
@@ -490,12 +489,12 @@ def test_changes_add_up_over_generations_even_of_removed_snapshots(tmp_path):
         master = ss.sync_master(tmp_path, upserts=new).master
         ids.append(master.snapshot)
     assert len(there(tmp_path)) == 1
-    found = list(changes_since(tmp_path, master.manifest, 1_000))
+    found = list(master.changes_since(1_000))
     assert [snapshot for snapshot, _ in found] == ids[-2:-10:-1]
     assert [codes.tolist() for _, codes in found][:3] == [[11], [10, 11], [9, 10, 11]]
-    assert len(list(changes_since(tmp_path, master.manifest, 3))) == 3
+    assert len(list(master.changes_since(3))) == 3
     (tmp_path / f"{master.manifest.parent}.changes").unlink()
-    assert len(list(changes_since(tmp_path, master.manifest, 1_000))) == 1
+    assert len(list(master.changes_since(1_000))) == 1
     built(tmp_path, 5)
     assert len(list(tmp_path.glob("[!.]*"))) == 5
 

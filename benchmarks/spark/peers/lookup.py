@@ -92,9 +92,7 @@ def _rows_held(spec: JoinSpec, memory: int) -> int:
     """Give how many rows tasks hold together; a quarter is for answers that are not in order."""
     shared = HostShare(tempfile.gettempdir(), _TASKS)  # nothing is opened
     host = choose("adaptive", spec, memory * 3 // 4, None, {}, shared)[1].host
-    return (
-        0 if not isinstance(host, Host) else int(host.sizes.slot / (host.warm.row_bytes + BESIDE))
-    )
+    return 0 if not isinstance(host, Host) else int(host.sizes.slot / (host.row_bytes + BESIDE))
 
 
 def _check(grid: PeersGrid, engines: Caller, flink: Flink, at: Setting) -> None:

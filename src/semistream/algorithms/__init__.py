@@ -67,7 +67,7 @@ def choose(
 
     ``usable`` gives the part of a budget that the join may use.
     """
-    live = spec.master.read == "database"
+    live = spec.master.is_live
     algorithm = _find(name, options, live)
     spec = replace(spec, master=spec.master.only(spec.payload))
     if shared is not None:

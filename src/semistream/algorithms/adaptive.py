@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from semistream.engine.output import Pairs
     from semistream.engine.plan import Components, Plan, Task
     from semistream.engine.window import Chunk
-    from semistream.master import Master
+    from semistream.master import FileMaster
     from semistream.spec import JoinSpec
 
     Rows = npt.NDArray[np.int64]
@@ -125,14 +125,14 @@ class Adaptive(Algorithm):
         settings = AdaptiveSettings(buffer_pages=pages, run_pages=run)
         blocks = task.directory_line * run
         parts = replace(task.fixed(pages), output=task.output_bytes, blocks=blocks)
-        if generous and at_once is not False and blocks and master.read == "mapped":
+        if generous and at_once is not False and blocks and master.is_mapped:
             output = max(task.output_bytes, min(task.memory // 2, _LARGEST_OUTPUT))
             rows = max(1, int(output / (28 + task.output_row)))
-            cost = Lookup.cost(master, gathered_schema(task.spec).names, rows)
+            cost = Lookup.cost(task.spec.files, gathered_schema(task.spec).names, rows)
             if cost <= task.memory // 4:
                 parts = replace(parts, output=output, lookup=cost)
                 settings = replace(settings, output_rows=rows, at_once=at_once or None)
-        each = 4 if master.index.first_part is None else 5
+        each = 4 if task.spec.files.index.first_part is None else 5
         parts = replace(parts, counters=each * master.pages + cls._sketch_bytes(task))
         rest, largest = task.memory - parts.total, CacheCost.of(_cached(task.spec)).largest
         parts = replace(parts, cache=int(min(max(0, rest) // _STAGING, largest / 4)))
@@ -142,7 +142,7 @@ class Adaptive(Algorithm):
         super().__init__(engine)
         self._schema = _cached(engine.spec)
         self._staging = engine.plan.components.cache
-        self._several = _several(engine.master)
+        self._several = _several(engine.spec.files)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._cut = False  # whether the last row that was collected has more pairs
         self._rest = Rest()
@@ -454,7 +454,7 @@ def _union(pages: Rows, others: npt.NDArray[Any], total: int) -> Rows:
     return np.flatnonzero(chosen)
 
 
-def _several(master: Master) -> npt.NDArray[np.bool_] | None:
+def _several(master: FileMaster) -> npt.NDArray[np.bool_] | None:
     """Tell which pages have several parts, None where none has."""
     first = master.index.first_part
     return None if first is None else np.diff(first, append=len(master.index.code)) > 1

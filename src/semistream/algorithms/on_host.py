@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.adaptive import Adaptive
 from semistream.algorithms.database.key_lists import KeyLists
-from semistream.algorithms.database.shared_key_lists import SharedKeyLists
 from semistream.algorithms.resident import FEW_PAGES
 from semistream.algorithms.shared import SharedAdaptive
 from semistream.engine.algorithm import share
@@ -40,7 +39,7 @@ def plan_on_host(
     """Plan for joins that hold what is warm together; return None where that is not possible."""
     few = spec.master.pages <= FEW_PAGES
     if algorithm is KeyLists:
-        kind: type[Algorithm] = SharedKeyLists
+        kind: type[Algorithm] = algorithm
     elif algorithm is Adaptive and not options.get("at_once") and not few:
         kind = SharedAdaptive
     else:
@@ -63,6 +62,6 @@ def plan_on_host(
 
 def _parts(kind: type[Algorithm], options: Mapping[str, Any]) -> Iterable[float]:
     """Return the parts of the memory that the host may have, the best first."""
-    if kind is not SharedKeyLists:
+    if kind is not KeyLists:
         return _HOST_PARTS
     return (share("cache", options["cache"]),) if "cache" in options else _LIVE_PARTS

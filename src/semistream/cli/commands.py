@@ -19,23 +19,23 @@ from semistream.cli import sync as sync_commands
 from semistream.cli.terminal import BUDGETS, DATA, AsJson, build_bar, console, messages
 from semistream.cost.planning import commands as planning_commands
 from semistream.cost.tuning import command as tune_command
-from semistream.master import Master, open_master
+from semistream.master import FileMaster, open_master
 from semistream.master.database.feeds.postgresql import trigger_sql
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Join a stream with a master table on disk, within a memory budget given in bytes.",
+    help="Enrich a stream from a master table on disk, within a memory budget given in bytes. "
+    "Start with semistream demo; or with master build, check and run.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 master_app = typer.Typer(
-    help="Build, show, verify, sync and clean master tables.", no_args_is_help=True
+    help="Build, show, verify and sync master tables, and manage their snapshots.",
+    no_args_is_help=True,
 )
 app.add_typer(master_app, name="master", rich_help_panel=DATA)
-snapshot_commands.add_to(master_app)
-sync_commands.add_to(master_app)
 pipeline_commands.add_to(app)
 jar_commands.add_to(app)
 planning_commands.add_to(app)
@@ -79,26 +79,34 @@ def build(  # noqa: PLR0913, PLR0917 - one argument an option
     source: Annotated[
         str,
         typer.Argument(
-            help="Parquet files, a Delta table, the metadata file of an Iceberg table, or "
-            "iceberg://<catalog>/<namespace>.<table>"
+            help="A Parquet file or a folder of them, a Delta table, the metadata file of an "
+            "Iceberg table, or iceberg://<catalog>/<namespace>.<table>"
         ),
     ],
     path: Annotated[Path, typer.Argument(help="The folder to write; replaced atomically.")],
     key: Annotated[list[str], typer.Option(help="The key column; repeat for several.")],
     version: Annotated[
-        int | None, typer.Option(help="The version of the table; the newest by default.")
+        int | None,
+        typer.Option(help="Delta version or Iceberg snapshot id; the newest by default."),
     ] = None,
     column: Annotated[
         list[str] | None, typer.Option(help="A column to keep; repeat for several. All by default.")
     ] = None,
-    page_bytes: Annotated[str, typer.Option(help="The size of a page.")] = "128KB",
-    memory: Annotated[str, typer.Option(help="Memory for sorting.")] = "1GB",
+    page_bytes: Annotated[
+        str, typer.Option(help="Size of a page; smaller for small budgets.")
+    ] = "128KB",
+    memory: Annotated[
+        str, typer.Option(help="Memory for sorting; more rows are sorted on disk.")
+    ] = "1GB",
     with_filter: Annotated[
-        bool, typer.Option("--filter/--no-filter", help="Store a filter for absent keys.")
+        bool,
+        typer.Option(
+            "--filter/--no-filter", help="Store a Bloom filter, which answers absent keys."
+        ),
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Build a master table from files or a lakehouse table; sorts on disk, in bounded memory."""
+    """Build a master table from Parquet files, a Delta or an Iceberg table."""
     with messages():
         with build_bar() as progress:
             built = build_master(
@@ -133,14 +141,14 @@ def trigger(
         typer.echo(trigger_sql(table, key, channel), nl=False)
 
 
-def _tell(master: Master, as_json: bool) -> None:
+def _tell(master: FileMaster, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_facts(master), indent=2))
     else:
         console.print(master.describe(), highlight=False, markup=False, soft_wrap=True)
 
 
-def _facts(master: Master) -> dict[str, Any]:
+def _facts(master: FileMaster) -> dict[str, Any]:
     return {
         "path": str(master.path),
         "snapshot": master.snapshot,
@@ -154,7 +162,7 @@ def _facts(master: Master) -> dict[str, Any]:
 
 @master_app.command("verify")
 def verify(path: MasterPath, as_json: AsJson = False) -> None:
-    """Read every page, check its checksum, and that the key filter has its keys."""
+    """Check the checksum of every page, and that the key filter has every key."""
     with messages():
         pages = open_master(path, read="direct").verify()
         if as_json:
@@ -163,3 +171,7 @@ def verify(path: MasterPath, as_json: AsJson = False) -> None:
         console.print(
             f"{path}: {pages:,} pages are as they were written", markup=False, soft_wrap=True
         )
+
+
+sync_commands.add_to(master_app)
+snapshot_commands.add_to(master_app)

@@ -25,9 +25,7 @@ Rows = Annotated[str, typer.Option(help="The number of rows; 2M is two million."
 RowBytes = Annotated[int, typer.Option(help="Bytes per row.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same rows.")]
 Strings = Annotated[bool, typer.Option(help="Make the keys strings.")]
-Stride = Annotated[
-    int, typer.Option(help="The step between keys; 2 leaves gaps for keys that are absent.")
-]
+Stride = Annotated[int, typer.Option(help="The step between keys; 2 leaves gaps for absent keys.")]
 
 
 @app.command("master")
@@ -62,13 +60,13 @@ def generate_stream(  # noqa: PLR0913, PLR0917 - one argument an option
     files: Annotated[int, typer.Option(help="The number of files.", min=1)] = 20,
     row_bytes: RowBytes = 20,
     absent: Annotated[
-        float, typer.Option(help="The share of rows without a match, from 0 to 1.")
+        float, typer.Option(help="The fraction of rows without a match, from 0 to 1.")
     ] = 0.0,
     stride: Stride = 1,
     strings: Strings = False,
     seed: Seed = 0,
 ) -> None:
-    """Write a stream of sales, the same rows that the generator source of a pipeline makes."""
+    """Write a stream of sales: the rows that a pipeline's generator source makes."""
     with messages():
         zipf = Zipf(parse_count(keys, "keys"), skew)
         stream = Stream(

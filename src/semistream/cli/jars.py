@@ -21,7 +21,10 @@ Folder = Annotated[
 ]
 Kinds = Annotated[list[str], typer.Argument(help=f"One or more of: {', '.join(jars.KINDS)}.")]
 
-jars_app = typer.Typer(help="Fetch and list connector jars.", no_args_is_help=True)
+jars_app = typer.Typer(
+    help="Fetch and list the jars of Kafka, Delta, Iceberg and PostgreSQL for Spark.",
+    no_args_is_help=True,
+)
 
 
 def add_to(app: typer.Typer) -> None:

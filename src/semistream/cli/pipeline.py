@@ -73,7 +73,7 @@ def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = Fals
         if as_json:
             typer.echo(json.dumps({**as_dict(pipeline, ready.flow), "begun": begun}, indent=2))
             return
-        where = " (goes on where it stopped)" if begun else " (new)"
+        where = " (continues where it stopped)" if begun else " (new)"
         console.print(
             as_text(pipeline, ready.flow) + where, highlight=False, markup=False, soft_wrap=True
         )
@@ -106,7 +106,7 @@ def run(
                 )
         except running.QueryFailedError as error:
             errors.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
-            errors.print("Running it again goes on from the last whole batch.")
+            errors.print("Running it again continues after the last complete batch.")
             raise typer.Exit(FAILED) from None
         _say_end(pipeline, finished, ending.by, reporter.summary)
 
@@ -148,8 +148,8 @@ def replay(
 
 
 def _say_end(pipeline: Pipeline, finished: bool, by: str, summary: str) -> None:
-    end = "all that was there is done" if finished else f"stopped by {by}"
-    more = "goes on with what comes later" if finished else "goes on where it stopped"
+    end = "all input was processed" if finished else f"stopped by {by}"
+    more = "processes what arrives later" if finished else "continues where it stopped"
     errors.print(
         f"{pipeline.name}: {end}; {summary}. Running it again {more}.",
         highlight=False,

@@ -61,11 +61,11 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
 def clean(
     path: MasterPath,
     keep: Annotated[
-        str, typer.Option(help="How long to keep snapshots for a query that has not run.")
+        str, typer.Option(help="How long to keep the snapshots of a query that no longer runs.")
     ] = KEEP,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the snapshots that no query can need; every build does so as well."""
+    """Remove the snapshots that no query needs; every build and sync does so too."""
     with messages():
         removed = clean_master(path, keep)
     if as_json:

@@ -35,7 +35,9 @@ def sync(
     ] = None,
     watch: Annotated[
         str | None,
-        typer.Option(help="Look for a newer version this often, until interrupted; such as 30s."),
+        typer.Option(
+            help="Keep following the table, looking this often; such as 30s. Stop with Ctrl-C."
+        ),
     ] = None,
     source: Annotated[
         str | None, typer.Option(help="Where the table is now, if it has moved.")
@@ -43,7 +45,7 @@ def sync(
     memory: Annotated[str, typer.Option(help="Memory for sorting the changes.")] = "1GB",
     as_json: AsJson = False,
 ) -> None:
-    """Bring a master to a newer version of its table by applying the rows that changed."""
+    """Bring a master to the newest version of its table by applying changed rows."""
     with messages():
         _tell(_synced(path, version, source, memory), as_json)
         if watch is not None:

@@ -83,6 +83,6 @@ def predict(  # noqa: PLR0913 - a join, its stream and a machine; three have def
 
 def predicted(name: str, setting: Setting, costs: UnitCosts) -> Prediction:
     """Predict the service rate of a join that is planned, with the factors that were measured."""
-    kind, read = kind_of(setting.plan), setting.task.spec.master.read
+    kind, read = kind_of(setting.plan), setting.task.spec.files.read
     loop = loop_of(replace(setting, fit=costs.fit(kind, read)))
     return Prediction(name, setting.plan, loop, costs.c_loop(kind, loop, setting.shape, read))

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from semistream.engine.pages import PageRun
     from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
+    from semistream.master.files.reader import PageReader
     from semistream.spec import JoinSpec
 
     Batches = Iterator[pa.RecordBatch]
@@ -64,9 +65,9 @@ class Engine(Operator):
         self.master = task.spec.master
         self.metrics = Metrics()
         settings = plan.settings
-        self.reader = self.master.reader(settings.buffer_pages or 1, settings.run_pages)
+        self.reader = self._open_reader(settings.buffer_pages or 1, settings.run_pages)
         self.window = Window(self.spec.plain_stream, plan.components.window, task.cost)
-        self.filter = self.master.load_filter(task.filter_words) if task.filter_words else None
+        self.filter = self.spec.files.load_filter(task.filter_words) if task.filter_words else None
         self._intake = Intake(self.spec, self.window, self.metrics)
         self._assembler = Assembler(self.spec)
         rows = settings.output_rows or task.output_rows
@@ -76,7 +77,7 @@ class Engine(Operator):
         """The means to answer rows at once, if the plan has memory for them."""
         if plan.components.lookup:
             root = task.host.root if task.host else None
-            self.lookup = Lookup(self.master, self.reader, wanted, self._output, root)
+            self.lookup = Lookup(self.spec.files, self.reader, wanted, self._output, root)
         self._directory: Blocks | None = None  # of a page run; None where columns are nested
         if plan.components.blocks:
             self._directory = Blocks(self.master.page_schema, wanted, task.run_pages(settings))
@@ -87,6 +88,9 @@ class Engine(Operator):
         self._observer = runtime.observer
         self.algorithm = algorithm(self)
         self._observer.on_start(self)
+
+    def _open_reader(self, parts: int, run: int | None) -> PageReader:
+        return self.spec.files.reader(parts, run)
 
     @property
     def memory_used(self) -> MemoryUse:
@@ -395,12 +399,12 @@ class Engine(Operator):
                 yield from self._match_page(page, True)
             else:
                 assert directory is not None  # noqa: S101 - for the type checker
-                run = MessageRun(first + at, some, where, self.master.index, directory)
+                run = MessageRun(first + at, some, where, self.spec.files.index, directory)
                 yield from self._match(run)
 
     def _match_page(self, page: Page, last: bool) -> Batches:
         """Match one page or fragment; have the algorithm note what a whole page answered."""
-        index, part = self.master.index, page.part
+        index, part = self.spec.files.index, page.part
         if self._directory is None:
             widest = int(index.widest[part])
             run: PageRun = BatchPage(page.number, page.batch, widest, last, self._assembler)

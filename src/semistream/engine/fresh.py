@@ -1,8 +1,9 @@
-"""Rows of a database that are held for a while, and keys known to be absent for a while."""
+"""Rows of a database that are kept while they are fresh, and keys known to be absent."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,33 +19,108 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.master.database.feeds.changes import Changes
+    from semistream.engine.cache import Held
+    from semistream.master.database.master import DatabaseMaster
 
     Codes = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-__all__ = ["MICROSECONDS", "Absent", "FreshRows"]
+__all__ = ["MICROSECONDS", "AbsentKeys", "FreshRows", "Moment", "ProcessRows", "group_values"]
 
 MICROSECONDS = 1_000_000
 """In a second."""
-_EARLY = 16  # this part of its life earlier a row may go: then many go at once
-_MOST_COUNTED = 254
-_ENTRY = 24  # bytes of a key that is known to be absent: code, second hash, time
+# Rows may expire up to this fraction of their TTL early, so that many expire in one pass.
+_EARLY = 16
+_MOST_COUNTED = 254  # the sketch counts no further
+_ENTRY = 24  # bytes of an absent key: code, second hash, time
 
 
-class Absent:
-    """Keys that the database said it does not have, and when; the oldest go first.
+class Moment(NamedTuple):
+    """When a database is queried, and how many changes are known by then."""
+
+    time: int
+    """In microseconds."""
+    changes: int = 0
+
+
+class FreshRows(ABC):
+    """Rows of a database that a process, or all processes of a host, keep while they are fresh.
+
+    A row is fresh for the master's TTL after it was queried, unless it has changed since.
+    """
+
+    @property
+    def evicted(self) -> int:
+        """Rows that had to make way."""
+        return 0
+
+    @property
+    @abstractmethod
+    def rows(self) -> Held | None:
+        """The rows that are fresh now, to be probed until `rest`."""
+
+    @abstractmethod
+    def refresh(self) -> Moment:
+        """Take in what has changed, drop what has expired; return the present moment."""
+
+    @abstractmethod
+    def lacks(self, codes: Codes, checks: Callable[[], Codes]) -> Flags:
+        """Return which keys are known to be absent; ``checks`` computes their second hashes."""
+
+    @abstractmethod
+    def count_missed(self, codes: Codes) -> None:
+        """Count keys that were not held."""
+
+    @abstractmethod
+    def keep(self, rows: pa.RecordBatch, asked: Moment) -> None:
+        """Keep those rows, whole join values in order, that are asked for often enough.
+
+        What has changed since they were ``asked`` for may be outdated, and is not kept.
+        """
+
+    @abstractmethod
+    def keep_absent(self, codes: Codes, checks: Codes, asked: Moment) -> None:
+        """Remember keys that the database does not have."""
+
+    @property
+    @abstractmethod
+    def memory_used(self) -> dict[str, int]:
+        """Bytes held now, by component of the plan."""
+
+    def rest(self) -> None:
+        """End a probe: `rows` may be overwritten by others."""
+
+    def publish(self, rows_in: int) -> None:
+        """Share with others what was learnt from so many stream rows in all."""
+
+    def close(self) -> None:
+        """Release all that is held."""
+
+
+def group_values(rows: pa.RecordBatch) -> tuple[Codes, Codes, Codes]:
+    """Return the code, the number of rows and the bytes of each join value of sorted rows."""
+    codes = rows.column(0).to_numpy()
+    firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+    return (
+        codes[firsts],
+        np.diff(firsts, append=len(codes)),
+        np.add.reduceat(row_bytes(rows), firsts),
+    )
+
+
+class AbsentKeys:
+    """Keys that the database does not have, and since when that is known; the oldest go first.
 
     Parameters
     ----------
     capacity
         The most bytes that it will ever have.
     ttl
-        Microseconds for which an answer holds, None for ever.
+        TTL of an entry in microseconds; None: no expiry.
 
     Examples
     --------
-    >>> absent = Absent(capacity=1 << 10, ttl=10)
+    >>> absent = AbsentKeys(capacity=1 << 10, ttl=10)
     >>> absent.add(np.array([4, 9]), np.array([1, 1]), now=0)
     >>> absent.holds(np.array([9, 9, 5]), np.array([1, 2, 1])).tolist()
     [True, False, False]
@@ -67,7 +143,7 @@ class Absent:
         return self._entries.nbytes
 
     def add(self, codes: Codes, checks: Codes, now: int) -> None:
-        """Note keys by code and second hash."""
+        """Remember keys by code and second hash."""
         codes, checks = codes[-self._most :], checks[-self._most :]
         new = np.stack([codes, checks, np.full(len(codes), now)])
         old = self._entries[:, ~is_among(self._entries[0], np.sort(codes))]
@@ -76,13 +152,13 @@ class Absent:
         self._entries = both[:, np.argsort(both[0], kind="stable")]
 
     def holds(self, codes: Codes, checks: Codes) -> Flags:
-        """Tell which keys are known to be absent."""
+        """Return which keys are known to be absent."""
         if not len(self):
             return np.zeros(len(codes), dtype=np.bool_)
         known, others, _ = self._entries
         place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-        found: Flags = (known[place] == codes) & (others[place] == checks)
-        return found
+        known_absent: Flags = (known[place] == codes) & (others[place] == checks)
+        return known_absent
 
     def drop(self, codes: Codes | None) -> None:
         """Forget these codes; None: all."""
@@ -98,137 +174,124 @@ class Absent:
             self._entries = self._entries[:, young]
 
 
-class FreshRows:
-    """A cache of the most frequent rows whose answers grow old, from when they were fetched.
+class ProcessRows(FreshRows):
+    """A cache of the most frequent rows, and of absent keys, that one join has by itself.
 
     Parameters
     ----------
-    schema
-        The columns of a page; the first is the code.
+    master
+        Whose rows they are.
     capacity
         Bytes for rows, absent keys and counters together.
-    lives
-        Seconds for which a row holds, and for which that there is none; None for ever.
-    changes
-        What a change feed notes.
-    row
-        Bytes of a row, about.
     clock
-        Gives the time in seconds.
+        Returns the time in seconds.
     """
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        capacity: int,
-        lives: tuple[float | None, float | None],
-        changes: Changes,
-        row: float,
-        clock: Callable[[], float],
-    ) -> None:
-        ttl, absent_ttl = (None if s is None else int(s * MICROSECONDS) for s in lives)
+    def __init__(self, master: DatabaseMaster, capacity: int, clock: Callable[[], float]) -> None:
+        self._ttl, absent_ttl = (
+            None if ttl is None else int(ttl * MICROSECONDS)
+            for ttl in (master.ttl, master.absent_ttl)
+        )
         self._sketch = Sketch(max(8, capacity // 16))
         self._capacity = capacity - self._sketch.nbytes - capacity // 8
-        self.absent = Absent(capacity // 8, absent_ttl)
-        self.rows = Cache(schema, self._capacity)
-        self._ttl, self._changes, self._clock = ttl, changes, clock
-        self._seen = changes.end
-        self._threshold = 0.0  # how often a row must have been asked for, for its bytes
+        self._absent = AbsentKeys(capacity // 8, absent_ttl)
+        self._rows = Cache(master.page_schema, self._capacity)
+        self._changes, self._clock = master.changes, clock
+        self._seen = master.changes.end
+        self._threshold = 0.0  # hits that a row must have, for its bytes, to be kept
         self._counted = 0
-        self._period = 10 * max(1024, self._capacity / self.rows.cost(1, row))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held now."""
-        return self.rows.nbytes + self.absent.nbytes + self._sketch.nbytes
+        self._period = 10 * max(1024, self._capacity / self._rows.cost(1, master.row_bytes))
 
     @property
     def evicted(self) -> int:
-        """How many rows had to go."""
-        return self.rows.evicted
+        """Rows that had to make way."""
+        return self._rows.evicted
 
-    def now(self) -> int:
-        """Give the time in microseconds."""
-        return int(self._clock() * MICROSECONDS)
+    @property
+    def rows(self) -> Cache:
+        """The rows that are fresh now."""
+        return self._rows
 
-    def refresh(self) -> int:
-        """Drop what has changed or is too old; give the place up to which changes are known."""
+    @property
+    def memory_used(self) -> dict[str, int]:
+        """Bytes held now, by component of the plan."""
+        return {"cache": self._rows.nbytes + self._absent.nbytes + self._sketch.nbytes}
+
+    def refresh(self) -> Moment:
+        """Drop what has changed or has expired; return the present moment."""
         self._drop_changed()
-        now = self.now()
-        self.absent.expire(now)
-        rows, ttl = self.rows, self._ttl
+        now = int(self._clock() * MICROSECONDS)
+        self._absent.expire(now)
+        rows, ttl = self._rows, self._ttl
         if ttl is not None and len(rows) and now - int(rows.born.min()) >= ttl:
             rows.epoch(lambda cache: now - cache.born < ttl - ttl // _EARLY)
-        return self._seen
+        return Moment(now, self._seen)
 
     def _drop_changed(self) -> None:
-        self._changes.settle()
+        self._changes.distrust()
         end = self._changes.end
         if end == self._seen:
             return
         codes, self._seen = self._changes.since(self._seen), end
-        self.absent.drop(codes)
+        self._absent.drop(codes)
         if codes is None:
-            self.rows.epoch(lambda cache: np.zeros(len(cache), dtype=np.bool_))
+            self._rows.epoch(lambda cache: np.zeros(len(cache), dtype=np.bool_))
             return
-        changed = is_among(self.rows.codes, np.sort(codes))
+        changed = is_among(self._rows.codes, np.sort(codes))
         if changed.any():
-            self.rows.epoch(lambda _: ~changed)
+            self._rows.epoch(lambda _: ~changed)
 
-    def missed(self, codes: Codes) -> None:
+    def lacks(self, codes: Codes, checks: Callable[[], Codes]) -> Flags:
+        """Return which keys are known to be absent."""
+        return self._absent.holds(codes, checks() if len(self._absent) else codes)
+
+    def count_missed(self, codes: Codes) -> None:
         """Count keys that were not held."""
         self._sketch.add(codes)
         self._counted += len(codes)
         if self._counted > self._period:
             self._counted, self._threshold = 0, self._threshold / 2
-            self.rows.hits >>= 1
+            self._rows.hits >>= 1
             self._sketch.age()
 
-    def keep(self, rows: pa.RecordBatch, fetched: int, position: int) -> None:
-        """Take in those of the rows, whole join values in order, that are worth it.
-
-        ``fetched`` is when the database was asked, ``position`` what `refresh` gave before: what
-        has changed since may be the old rows still.
-        """
-        codes = rows.column(0).to_numpy()
-        changed = self._changes.since(position)
-        if changed is None or not len(codes):
+    def keep(self, rows: pa.RecordBatch, asked: Moment) -> None:
+        """Keep those rows, whole join values in order, that are asked for often enough."""
+        changed = self._changes.since(asked.changes)
+        if changed is None or not rows.num_rows:
             return
-        firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
-        counts = np.diff(firsts, append=len(codes))
-        hits = self._sketch.estimate(codes[firsts])
-        sizes = np.add.reduceat(row_bytes(rows), firsts)
-        price = self.rows.cost.fixed * counts + (self.rows.cost.factor + 1) * sizes
-        wanted = self._worth_it(hits / counts, price) & ~is_among(codes[firsts], np.sort(changed))
+        codes, counts, sizes = group_values(rows)
+        hits = self._sketch.estimate(codes)
+        price = self._rows.cost.fixed * counts + (self._rows.cost.factor + 1) * sizes
+        wanted = self._worth_it(hits / counts, price) & ~is_among(codes, np.sort(changed))
         mask = np.repeat(wanted, counts)
         if mask.any():
             chosen = take_rows(rows, np.flatnonzero(mask))
-            self.rows.stage(chosen, np.repeat(hits, counts)[mask], fetched)
-            self.rows.epoch()
+            self._rows.stage(chosen, np.repeat(hits, counts)[mask], asked.time)
+            self._rows.epoch()
 
     def _worth_it(self, worth: npt.NDArray[np.float64], price: npt.NDArray[np.float64]) -> Flags:
         """Choose values by how often they were asked for; all, as long as there is room."""
         chosen = np.ones(len(worth), dtype=np.bool_)
-        if self.rows.claimed + float(price.sum()) > self._capacity:
+        if self._rows.claimed + float(price.sum()) > self._capacity:
             chosen = worth > self._threshold
             order = np.flatnonzero(chosen)[np.argsort(-worth[chosen], kind="stable")]
-            room = self._room(float(price[order].sum()))
+            room = self._make_room(float(price[order].sum()))
             chosen[order[np.cumsum(price[order]) > room]] = False
         return chosen
 
-    def lack(self, codes: Codes, checks: Codes, fetched: int, position: int) -> None:
-        """Note keys that the database does not have."""
-        changed = self._changes.since(position)
+    def keep_absent(self, codes: Codes, checks: Codes, asked: Moment) -> None:
+        """Remember keys that the database does not have."""
+        changed = self._changes.since(asked.changes)
         if changed is not None and len(codes):
             same = ~is_among(codes, np.sort(changed))
-            self.absent.add(codes[same], checks[same], fetched)
+            self._absent.add(codes[same], checks[same], asked.time)
 
-    def _room(self, wanted: float) -> float:
-        """Give the bytes that are free, after those asked for least have made way."""
-        if self.rows.claimed + wanted > self._capacity and len(self.rows):
+    def _make_room(self, wanted: float) -> float:
+        """Evict the rows asked for least, a quarter at most; return the bytes that are free."""
+        if self._rows.claimed + wanted > self._capacity and len(self._rows):
             wanted = min(wanted, self._capacity / 4)
-            self.rows.epoch(lambda cache: self._most_frequent(cache, self._capacity - wanted))
-        return self._capacity - self.rows.claimed
+            self._rows.epoch(lambda cache: self._most_frequent(cache, self._capacity - wanted))
+        return self._capacity - self._rows.claimed
 
     def _most_frequent(self, cache: Cache, room: float) -> Flags:
         firsts = cache.firsts()

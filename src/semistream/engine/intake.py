@@ -47,7 +47,7 @@ class Intake:
     def for_lookup(self, batch: pa.RecordBatch, most: int) -> Chunk:
         """Give the first rows, as many as are looked up in one call."""
         batch = batch.slice(0, most)
-        if not (self._is_plain and self._master.index.first_part is None):
+        if not (self._is_plain and self._spec.files.index.first_part is None):
             batch = self._quarter(batch)  # rows are decoded, or may have to wait: both take memory
         return self._chunk(batch)
 

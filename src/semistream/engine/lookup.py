@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from semistream.engine.output import Output
     from semistream.engine.window import Chunk
-    from semistream.master import Master
+    from semistream.master import FileMaster
     from semistream.master.files.reader import PageReader
 
 __all__ = ["Lookup", "page_faults"]
@@ -56,7 +56,7 @@ class Lookup:
 
     def __init__(
         self,
-        master: Master,
+        master: FileMaster,
         reader: PageReader,
         wanted: Sequence[str],
         output: Output,
@@ -78,7 +78,7 @@ class Lookup:
         self._later = np.empty(0 if first is None else len(output.rows), dtype=np.int64)
 
     @staticmethod
-    def cost(master: Master, wanted: Iterable[str], rows: int) -> int:
+    def cost(master: FileMaster, wanted: Iterable[str], rows: int) -> int:
         """Give the bytes of a directory of all pages, and of the indices of so many rows."""
         each = 8 + Blocks.cost(master.page_schema, wanted)  # beside it its rows and its step
         return each * master.pages + 8 * rows

@@ -255,7 +255,7 @@ class Task:
     def of(cls, spec: JoinSpec, memory: int, use_filter: bool | None) -> Task:
         """Return the task of a join; without ``use_filter`` a filter has at most 1/16 of it."""
         memory = in_steps(memory)
-        stored, values = spec.master.manifest.filter_words, spec.master.statistics.values
+        stored, values = spec.master.filter_words, spec.master.statistics.values
         if use_filter and not stored:
             msg = (
                 "filter=True, but this master has none; build it with filter=True, or leave it out"
@@ -327,7 +327,7 @@ class Task:
     def fixed(self, buffer_pages: int) -> Components:
         """Return the components that every algorithm has, beside its window."""
         master = self.spec.master
-        marks = master.statistics.parts if master.read == "mapped" else 0
+        marks = master.statistics.parts if master.is_mapped else 0
         pages = buffer_pages * self.page_bytes + marks
         blocks = self.directory_line * self.run_pages(Settings(buffer_pages=buffer_pages))
         output = max(self._least_output, self.output_bytes - blocks)  # at its expense, if it can

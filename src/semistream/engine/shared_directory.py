@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = ["Directory"]
 
@@ -43,7 +43,7 @@ class Directory:
         The bytes.
     """
 
-    def __init__(self, root: Path, master: Master, wanted: Sequence[str], size: int) -> None:
+    def __init__(self, root: Path, master: FileMaster, wanted: Sequence[str], size: int) -> None:
         place = master.origin or str(master.path.resolve())
         kin = f"pages-{_FORMAT}-{_digest(place)}-"
         replaced = f"{kin}{_digest(repr(list(wanted)))}-"

@@ -1,4 +1,4 @@
-"""What one join sees of a host's state: the newest hot set, and a way to make a newer one."""
+"""A host's hot set as one join sees it: the newest generation, and a way to make a newer one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
-from semistream.hotset.common import Common
+from semistream.hotset.journal import Journal
 from semistream.hotset.merge import choose_rows, unchanged_rows, write
 from semistream.hotset.sizes import BESIDE, overhead
 from semistream.hotset.slot import Slot
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.hotset.merge import Chosen
-    from semistream.hotset.sizes import HostSizes
+    from semistream.hotset.plan import Host
     from semistream.hotset.slot import Generation
-    from semistream.hotset.warm import Warm
 
     Flags = npt.NDArray[np.bool_]
 
@@ -32,37 +32,28 @@ __all__ = ["HostState"]
 
 log = logging.getLogger(__name__)
 
-_PERIOD = 10  # times as many stream rows as there is room for: then counts are halved
-_LEAST_PERIOD = 1024
+_PERIOD = 10  # counts are halved after this many stream rows for each row that has room
+_LEAST_PERIOD = 1024  # rows: a small hot set would forget what it has just counted
+_CHANGED_CODE = 32  # bytes of a changed code, while the changes of several syncs are put together
 
 
 class HostState:
-    """The state that all joins of one kind have on a host.
+    """The hot set of all joins of one kind on a host: two slots for generations, and a journal."""
 
-    Parameters
-    ----------
-    root
-        The folder of all states.
-    warm
-        What is held.
-    sizes
-        The bytes that it may have; part of its name, so that all who meet there agree.
-    """
-
-    def __init__(self, root: Path, warm: Warm, sizes: HostSizes) -> None:
-        self._root = root
-        self._schema, self._snapshot, self._sizes = warm.schema, warm.snapshot, sizes
-        folder, self._folder = open_folder(root, warm.name(sizes))
-        self._common = Common(folder / "common", sizes)
+    def __init__(self, host: Host) -> None:
+        self._root, self._sizes, self._master = host.root, host.sizes, host.master
+        self._schema, self._snapshot = host.schema, _number_of(host.master.snapshot)
+        folder, self._folder = open_folder(host.root, host.name)
+        self._journal = Journal(folder / "common", host.sizes)
         self._slots = [Slot(folder / name) for name in ("a", "b")]
-        self._warm, self._inherits = warm, bool(warm.master.manifest.parent)
+        self._may_have_older = True
         self._now: Generation | None = None
-        self._held = False
-        self._row = warm.row_bytes + BESIDE
-        self._staged_schema = pa.schema([pa.field("", pa.uint32()), *warm.schema])
-        self.sketch = self._common.sketch
+        self._locked = False
+        self._row = host.row_bytes + BESIDE
+        self._staged_schema = pa.schema([pa.field("", pa.uint32()), *host.schema])
+        self.sketch = self._journal.sketch
         self.alive: Callable[[pa.RecordBatch], Flags] | None = None
-        """Tells which rows still count, where that is not all; newer ones take their place."""
+        """Returns which rows still count, where that is not all; newer ones replace the others."""
 
     @property
     def memory_used(self) -> dict[str, int]:
@@ -70,25 +61,25 @@ class HostState:
         return {
             "host cache": sum(slot.nbytes for slot in self._slots),
             "host staged": self._sizes.staged,
-            "host counters": self._common.nbytes - self._sizes.staged,
+            "host counters": self._journal.nbytes - self._sizes.staged,
         }
 
     @property
     def threshold(self) -> float:
-        """How often a row must have been asked for, to be held."""
-        return self._common.threshold
+        """Hits that a row must have to be staged."""
+        return self._journal.threshold
 
     @property
     def staging(self) -> int:
-        """Bytes for further rows on their way."""
-        return self._sizes.staged - self._common.staged_bytes(self._snapshot)
+        """Bytes that are left for staged rows."""
+        return self._sizes.staged - self._journal.staged_bytes(self._snapshot)
 
     def newest(self) -> Generation | None:
-        """Give the newest hot set; it is not overwritten until `rest` is called."""
+        """Return the newest generation; it is not overwritten until `rest` is called."""
         if not self._folder.is_ours:
             return None  # locks are those of the process that this was forked from
         if self._may_inherit:
-            with self._common.alone() as alone:
+            with self._journal.alone() as alone:
                 if alone:
                     self._inherit()
         return self._newest()
@@ -99,20 +90,20 @@ class HostState:
         if self._now is None or self._now.number != max(numbers):
             self.rest()
             self._now = slot.read(self._schema, self._snapshot) if max(numbers) else None
-            self._held = self._now is not None
-        elif not self._held:
+            self._locked = self._now is not None
+        elif not self._locked:
             # The memory is mapped already; whether it has changed is known once it cannot any more.
-            self._held = slot.file.lock()
-            if self._held and slot.number_of(self._snapshot) != self._now.number:
+            self._locked = slot.file.lock()
+            if self._locked and slot.number_of(self._snapshot) != self._now.number:
                 self.rest()
-        return self._now if self._held else None
+        return self._now if self._locked else None
 
     def _numbers(self) -> list[int]:
         return [slot.number_of(self._snapshot) for slot in self._slots]
 
     @property
     def _may_inherit(self) -> bool:
-        if not self._inherits or any(self._numbers()):
+        if not self._may_have_older or any(self._numbers()):
             return False
         return any(slot.number for slot in self._slots)
 
@@ -123,15 +114,15 @@ class HostState:
         """
         if not self._may_inherit:
             return  # someone else was faster
-        for snapshot, changed in self._warm.older(self._sizes.merge):
-            found = [slot for slot in self._slots if slot.number_of(snapshot)]
-            if found:
-                self._inherits = not self._carry(max(found, key=_number), snapshot, changed)
+        for snapshot, changed in self._master.changes_since(self._sizes.merge // _CHANGED_CODE):
+            number = _number_of(snapshot)
+            if slots := [slot for slot in self._slots if slot.number_of(number)]:
+                self._may_have_older = not self._carry(max(slots, key=_number), number, changed)
                 return
-        self._inherits = False  # all that is there is someone else's
+        self._may_have_older = False  # all that is there is someone else's
 
     def _carry(self, source: Slot, snapshot: int, changed: npt.NDArray[np.int64]) -> bool:
-        """Write the unchanged rows of a slot to the other one; tell whether that was possible."""
+        """Write the unchanged rows of a slot to the other one; return whether that was possible."""
         target = next(slot for slot in self._slots if slot is not source)
         old = source.read(self._schema, snapshot)
         if old is None:
@@ -148,7 +139,7 @@ class HostState:
         return True
 
     def _finish(self, slot: Slot, sources: list[pa.RecordBatch], chosen: Chosen) -> bool:
-        """Write a generation into a slot, whole or not at all."""
+        """Write a generation into a slot, whole or not at all; return whether there was room."""
         place = write(slot, sources, chosen) if len(chosen.block) else None
         if place is None:
             return False
@@ -156,18 +147,18 @@ class HostState:
         return True
 
     def rest(self) -> None:
-        """Let the hot set be overwritten: it is not looked at before `newest` gives it again."""
-        if self._now is not None and self._held:
+        """Let the generation be overwritten: it is not read before `newest` returns it again."""
+        if self._now is not None and self._locked:
             self._now.leave()
-        self._held = False
+        self._locked = False
 
     def count(self, rows: int) -> None:
-        """Note stream rows; let all counts age when it is time."""
-        self._common.count(rows)
+        """Count stream rows; halve all counts now and then."""
+        self._journal.count(rows)
         room = max(_LEAST_PERIOD, self._sizes.slot / self._row)
-        if self._common.rows > _PERIOD * room:
-            with self._common.alone() as alone:
-                if alone and self._common.rows > _PERIOD * room:  # no one else was faster
+        if self._journal.rows > _PERIOD * room:
+            with self._journal.alone() as alone:
+                if alone and self._journal.rows > _PERIOD * room:  # no one else was faster
                     self._age()
 
     def _age(self) -> None:
@@ -175,21 +166,21 @@ class HostState:
         if now is not None:
             np.right_shift(now.hits, 1, out=now.hits)
             self.rest()
-        self._common.age()
+        self._journal.age()
 
     def stage(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64]) -> None:
-        """Note rows, whole join values, for the next hot set, unless someone is making it."""
-        with self._common.alone() as alone:
+        """Stage rows, whole join values, for the next generation, unless one is being made."""
+        with self._journal.alone() as alone:
             if alone:
                 columns = [pa.array(hits.astype(np.uint32)), *rows.columns]
                 staged = pa.RecordBatch.from_arrays(columns, schema=self._staged_schema)
-                self._common.stage(staged, self._snapshot)
+                self._journal.stage(staged, self._snapshot)
 
     def publish(self) -> None:
-        """Make the next hot set if it is worth it, and no one else does; `rest` afterwards."""
-        if self._common.staged_bytes(self._snapshot) < self._enough():
+        """Make the next generation if enough is staged, and no one else does; `rest` afterwards."""
+        if self._journal.staged_bytes(self._snapshot) < self._enough():
             return
-        with self._common.alone() as alone:
+        with self._journal.alone() as alone:
             if alone:
                 try:
                     self._publish()
@@ -197,16 +188,16 @@ class HostState:
                     self.rest()
 
     def _enough(self) -> int:
-        """Give how many bytes are worth a new generation, which costs as much as it has rows."""
+        """Return the staged bytes that are worth a new generation, which copies all rows."""
         held = len(self._now) * self._row if self._now else 0.0
         return int(max(self._sizes.staged / 16, min(held / 16, self._sizes.staged / 2)))
 
     def _publish(self) -> None:
-        """Make a new generation of the newest one and the rows on their way, if a slot is free."""
+        """Make a new generation of the newest one and the staged rows, if a slot is free."""
         self._inherit()
         now = self._newest()
         free = sorted((s for s in self._slots if not now or s is not now.slot), key=_number)
-        for slot in free if self._common.staged_bytes(self._snapshot) else ():
+        for slot in free if self._journal.staged_bytes(self._snapshot) else ():
             if slot.file.lock(alone=True):
                 try:
                     self._make(slot, now)
@@ -215,7 +206,7 @@ class HostState:
                 return
 
     def _make(self, slot: Slot, now: Generation | None) -> None:
-        staged = list(self._common.staged(self._staged_schema, self._snapshot))
+        staged = list(self._journal.staged(self._staged_schema, self._snapshot))
         hits = [batch.column(0).to_numpy() for batch in staged]
         sources = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
         if now is not None:
@@ -223,23 +214,23 @@ class HostState:
         room = self._sizes.slot - overhead(len(self._schema))
         chosen = choose_rows(sources, hits, room, self._row, self._still(now, sources))
         if self._finish(slot, sources, chosen):
-            self._common.threshold = max(1.0, min(chosen.lost, 254.0))
+            self._journal.threshold = max(1.0, min(chosen.lost, 254.0))
         elif len(chosen.block):
             _warn_of_no_room(self._root)
-        self._common.clear()  # in any case: else whoever comes chooses anew, chunk after chunk
+        self._journal.clear()  # in any case: else whoever comes chooses anew, chunk after chunk
 
     def _still(self, now: Generation | None, sources: list[pa.RecordBatch]) -> Flags | None:
-        """Tell which rows of the present hot set count, and have not come anew."""
+        """Return which rows of the present generation count and were not staged anew."""
         if now is None or self.alive is None:
             return None
         anew = [source.column(0).to_numpy() for source in sources[1:]]
         return self.alive(now.batch) & ~np.isin(now.codes, np.concatenate(anew))
 
     def close(self) -> None:
-        """Give all locks back; the files stay."""
+        """Release all locks; the files stay."""
         self.rest()
         self._now = None
-        self._common.close()
+        self._journal.close()
         for slot in self._slots:
             slot.file.close()
         self._folder.close()
@@ -247,6 +238,11 @@ class HostState:
 
 def _number(slot: Slot) -> int:
     return slot.number
+
+
+def _number_of(snapshot: str) -> int:
+    """Return the number by which slots tell snapshots of the master apart."""
+    return xxhash.xxh3_64_intdigest(snapshot.encode())
 
 
 @cache  # once in a process is enough: it will be so again

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from semistream.master.files.master import Master
+from semistream.master.files.master import FileMaster
 from semistream.master.files.reader import PageReader
 from semistream.master.open import open_master
+from semistream.master.protocol import Master
 from semistream.master.snapshots.snapshots import Snapshot, list_snapshots
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ else:  # to read a master, nothing that writes one is needed
     )
 
 __all__ = [
+    "FileMaster",
     "Master",
     "PageReader",
     "Progress",

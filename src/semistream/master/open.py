@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from semistream.errors import OptionError
 from semistream.master.arguments import master_folder
 from semistream.master.database.address import is_url
-from semistream.master.files import master as store
-from semistream.master.files.master import Master
+from semistream.master.files.master import FileMaster
+from semistream.master.files.reader import reader_kind
+from semistream.master.protocol import Master
+from semistream.master.snapshots.snapshots import find_snapshot, missing_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["as_master", "checked_path", "open_master"]
 
 
+# Options are those of a table in a database, or of files.
+@overload
+def open_master(
+    path: os.PathLike[str],
+    read: str | None = ...,
+    **options: Any,  # noqa: ANN401
+) -> FileMaster: ...
+@overload
+def open_master(path: str | os.PathLike[str], read: str | None = ..., **options: Any) -> Master: ...  # noqa: ANN401
 def open_master(
     path: str | os.PathLike[str],
     read: str | None = None,
-    **options: Any,  # noqa: ANN401 - those of a table in a database, or of files
+    **options: Any,
 ) -> Master:
     """Open a master table: the files of a build, or a table in a database.
 
@@ -37,8 +48,9 @@ def open_master(
         the process. ``"direct"``: real reads (``O_DIRECT``) into the operator's own buffers,
         nothing is kept outside its budget.
     **options
-        For files ``snapshot``: an earlier one that is still there. For a database, those of
-        `semistream.master.database.opened.open_database`: ``table``, ``key``, ``select``,
+        For files ``snapshot``: the id of one that is still there, of its files, or the beginning
+        of either (``semistream master snapshots`` lists them). For a database, those of
+        `semistream.master.database.open.open_database`: ``table``, ``key``, ``select``,
         ``where``, ``ttl``, ``absent_ttl``, ``password_env``, ``retry``, ``feed``.
 
     Examples
@@ -52,7 +64,7 @@ def open_master(
     if not is_url(path):
         folder = master_folder(path)
         _check_options(options, ["snapshot"], folder)
-        return store.open_master(folder, read or "mapped", **options)
+        return _open_files(folder, read or "mapped", **options)
     if read is not None:
         msg = f"read={read!r} is for files; a database is asked by queries: leave it out"
         raise OptionError(msg)
@@ -66,8 +78,18 @@ def open_master(
     return _database_opener()(str(path), **options)
 
 
+def _open_files(folder: Path, read: str, snapshot: str | None = None) -> FileMaster:
+    reader_kind(read)  # a wrong name is refused before any file is looked at
+    if snapshot is None:
+        return FileMaster.current(folder, read)
+    try:
+        return FileMaster.at(folder, find_snapshot(folder, snapshot), read, chosen=True)
+    except FileNotFoundError as error:
+        raise missing_snapshot(folder, snapshot) from error
+
+
 def _database_opener() -> Callable[..., Master]:
-    from semistream.master.database.opened import open_database  # noqa: PLC0415 - few need it
+    from semistream.master.database.open import open_database  # noqa: PLC0415 - few need it
 
     return open_database
 
@@ -90,14 +112,14 @@ def _check_options(options: Iterable[str], known: Sequence[str], folder: Path | 
 
 
 def as_master(master: object, read: str = "mapped") -> Master:
-    """Return an opened master, or open the one at this path; refuse anything else."""
+    """Return a master, or open the one at this path; refuse anything else."""
     if isinstance(master, Master):
         return master
     return open_master(checked_path(master), None if is_url(master) else read)
 
 
 def checked_path(master: object) -> str | os.PathLike[str]:
-    """Return the path that was given for a master; refuse what is none."""
+    """Return the path of a master; refuse what is none."""
     if isinstance(master, str | os.PathLike):
         return master
     msg = (

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semistream.arrow.types import decode
 from semistream.errors import OptionError
-from semistream.master.files.format import page_schema
+from semistream.master.protocol import page_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,8 @@ from semistream.master.build.pages import Counts
 from semistream.master.build.parts import Part, Staging, join_parts, write_part
 from semistream.master.build.target import Target, sizes
 from semistream.master.files.drafts import staging_folder
-from semistream.master.files.format import CODE
-from semistream.master.files.master import open_master
+from semistream.master.files.master import FileMaster
+from semistream.master.protocol import CODE
 from semistream.master.source import Rows
 from semistream.spark.types import arrow_schema, check_collations
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from semistream.arrow.keys import Keys
-    from semistream.master.files.master import Master
 
 __all__ = ["build_from_dataframe"]
 
@@ -62,7 +61,7 @@ def build_from_dataframe(
     filter: bool,  # noqa: A002 - as in build_master
     memory: int | str,
     progress: Callable[[Progress], None],
-) -> Master:
+) -> FileMaster:
     """Build a master from a batch DataFrame; see `semistream.build_master`."""
     size, room = sizes(page_bytes, memory)
     if df.isStreaming:
@@ -76,7 +75,7 @@ def build_from_dataframe(
     check_collations(df.schema, target.keys.names)
     with target.building():
         _run(df, Staging(staging_folder(target.folder), target, room, filter), progress)
-    return open_master(target.folder)
+    return FileMaster.current(target.folder)
 
 
 def _run(df: DataFrame, staging: Staging, progress: Callable[[Progress], None]) -> None:

@@ -30,7 +30,7 @@ def describe() -> dict[str, object]:
 
 def source_hash() -> str:
     """Return a hash of the package's code."""
-    code = sorted(Path(__file__).parent.rglob("*.py"))
+    code = sorted(Path(__file__).parents[1].rglob("*.py"))
     return sha256(b"".join(file.read_bytes() for file in code)).hexdigest()[:12]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
     from semistream.spec import On
 
 __all__ = ["Case", "case", "cases"]
@@ -51,7 +51,7 @@ class Case:
         """Rows of all batches together."""
         return sum(batch.num_rows for batch in self.stream)
 
-    def open(self, folder: Path) -> Master:
+    def open(self, folder: Path) -> FileMaster:
         """Open the case's master in ``folder``; the first call builds it there."""
         path = folder / self.name
         if not (path / MANIFEST).exists():

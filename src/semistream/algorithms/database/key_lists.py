@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,6 +23,8 @@ _LARGEST_FETCH = 32 << 20
 _A_KEY, _A_NUMBER = 160, 80  # bytes of a key on its way: as an object, as text, in the query
 _KEY_COPIES = 6  # of a long key on its way: as an object, as text, escaped, in the query, sent
 _COPIES = 4  # of a piece of an answer: as it came, where its fields are, as columns, and its rest
+_NOTHING = 1e-9  # a share must be more than 0
+_ABSENT = 0.1  # share for absent keys, where the host's hot set cannot have them: hashed keys
 _EXACT, _HASHED = 24, 64  # bytes a row that it takes to find the keys that wait
 
 
@@ -53,17 +55,21 @@ class KeyLists(Algorithm):
     paper = ""
     options = frozenset({"cache"})
     engine: KeyedEngine
-    fetch_part: ClassVar[int] = 8
-    """What is asked for and answered at a time may have this part of the memory."""
 
     @classmethod
     def plan(cls, task: Task, *, cache: float = 0.6, **_: Any) -> Plan:  # noqa: ANN401
-        """Split the budget: output, an answer on its way; cache and window divide the rest."""
+        """Split the budget: output, an answer on its way; cache and window divide the rest.
+
+        Where the host keeps the rows, a join has marks of which are fresh, and no cache.
+        """
         master = task.spec.master
         widest = master.statistics.widest_row
-        fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // cls.fetch_part, _LARGEST_FETCH))
-        fresh = cls.freshness(task)
-        parts = Components(output=task.output_bytes, fetch=fetch, freshness=fresh)
+        fetch_part = 8 if task.host is None else 2  # without a cache, answers may have more
+        fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // fetch_part, _LARGEST_FETCH))
+        parts = Components(output=task.output_bytes, fetch=fetch)
+        if task.host is not None:
+            parts = replace(parts, freshness=task.host.freshness)
+            cache = _NOTHING if master.keys.exact else _ABSENT
         rest = max(0, task.memory - parts.total - 2 * task.least_window)
         parts = replace(parts, cache=task.cache_bytes(share("cache", cache) * rest))
         cost = task.cost
@@ -81,28 +87,36 @@ class KeyLists(Algorithm):
         return task.split(cls.name, replace(parts, requests=requests), settings)
 
     @classmethod
-    def freshness(cls, task: Task) -> int:  # noqa: ARG003 - for those who share a hot set
-        """Return the bytes to know which of the host's rows are fresh."""
-        return 0
-
-    @classmethod
     def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
         """Start an engine that asks for keys."""
         return KeyedEngine(task, plan, cls, runtime)
 
     @property
     def cache(self) -> Any:  # noqa: ANN401 - a `Held`, None where there is none
-        """The rows that are held."""
+        """The rows that are kept."""
         return self.engine.fresh.rows
+
+    def probed(self) -> None:
+        """Let others overwrite the hot set: while a row waits, no one needs it."""
+        self.engine.fresh.rest()
 
     def admitting(self, chunk: Chunk) -> None:
         """Count keys that were not held."""
-        self.engine.fresh.missed(chunk.codes)
+        self.engine.fresh.count_missed(chunk.codes)
+
+    def admitted(self) -> None:
+        """Share with others what was learnt."""
+        self.engine.fresh.publish(self.engine.metrics.rows_in)
 
     def next_pages(self) -> range:
-        """Say that something is to be brought; the engine knows what."""
+        """Return a range that is not empty: the engine knows what to fetch."""
         return range(1)
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of what is held."""
-        return {"cache": self.engine.fresh.nbytes}
+        """Return the bytes held now, by component."""
+        return self.engine.fresh.memory_used
+
+    def close(self) -> None:
+        """Leave to the others what was learnt."""
+        self.admitted()
+        self.engine.fresh.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from semistream.arrow.keys import is_among
 from semistream.arrow.memory import concat_rows, take
 from semistream.arrow.types import row_bytes
 from semistream.engine.engine import Engine
-from semistream.engine.fresh import FreshRows
+from semistream.engine.fresh import ProcessRows
 from semistream.engine.pages import BatchPage
 from semistream.engine.window import Chunk
 from semistream.errors import RowTooLargeError
@@ -19,10 +20,11 @@ from semistream.hotset.plan import Host
 from semistream.hotset.rows import HostRows
 from semistream.kernels.loops import WAITING
 from semistream.master.database.fetch import Wanted
+from semistream.master.files.reader import PageReader
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from semistream.engine.algorithm import Algorithm
     from semistream.engine.cache import Held
     from semistream.engine.engine import Batches, Sifted
+    from semistream.engine.fresh import FreshRows, Moment
     from semistream.engine.plan import MemoryUse, Plan, Runtime, Task
     from semistream.master.database.fetch import Fetched
     from semistream.master.database.master import DatabaseMaster
@@ -56,21 +59,16 @@ class KeyedEngine(Engine):
         algorithm: type[Algorithm],
         runtime: Runtime,
     ) -> None:
-        self._table: DatabaseMaster = task.spec.master  # type: ignore[assignment] # see `choose`
-        table, room = self._table, plan.components.cache
-        table.listen()
-        lives = table.ttl, table.absent_ttl
-        row, clock = table.row_bytes, runtime.clock
-        self.fresh: FreshRows | HostRows
-        if isinstance(task.host, Host):
-            self.fresh = HostRows(task.host, table, room, clock)
-        else:
-            self.fresh = FreshRows(
-                table.page_schema, room, lives, table.changes, row, runtime.clock
-            )
-        self._settings: KeyListSettings = plan.settings  # type: ignore[assignment] # see `KeyLists`
+        # `choose` gives this engine to masters in databases alone.
+        self._table = cast("DatabaseMaster", task.spec.master)
+        self._table.listen()
+        self._settings = cast("KeyListSettings", plan.settings)
+        self.fresh = _fresh_rows(task, self._table, plan.components.cache, runtime.clock)
         self._request_bytes = self._fetched_bytes = 0
         super().__init__(task, plan, algorithm, runtime)
+
+    def _open_reader(self, parts: int, run: int | None) -> PageReader:  # noqa: ARG002
+        return _NoPages()
 
     @property
     def memory_used(self) -> MemoryUse:
@@ -86,14 +84,12 @@ class KeyedEngine(Engine):
         yield from super()._accept(chunk, now)
 
     def _possible(self, chunk: Chunk) -> Flags:
-        """Tell which rows may have a match: those whose key is not known to be absent."""
-        possible = super()._possible(chunk)
-        if len(self.fresh.absent):
-            possible &= ~self.fresh.absent.holds(chunk.codes, self._checks(chunk.rows, chunk.codes))
-        return possible
+        """Return which rows may have a match: those whose key is not known to be absent."""
+        checks = partial(self._checks, chunk.rows, chunk.codes)
+        return super()._possible(chunk) & ~self.fresh.lacks(chunk.codes, checks)
 
     def _checks(self, rows: pa.RecordBatch, codes: Codes) -> Codes:
-        """Give a second hash of each key; a code that is exact needs none."""
+        """Return a second hash of each key; a code that is exact needs none."""
         if self.master.keys.exact:
             return codes
         return self.master.keys.checks([rows.column(name) for name in self.spec.stream_keys])
@@ -111,7 +107,7 @@ class KeyedEngine(Engine):
         return _together(rest, chunk.only(other))
 
     def _other_keys(self, chunk: Chunk, cache: Held) -> Flags:
-        """Tell which rows have a code in the cache that stands for another key there."""
+        """Return which rows have a code in the cache that stands for another key there."""
         rows, positions = (np.empty(len(chunk), dtype=np.int64) for _ in range(2))
         hit, other = (np.zeros(len(chunk), dtype=np.bool_) for _ in range(2))
         found = cache.probe(chunk.codes, (0, -1), True, rows, positions, hit)[0]
@@ -127,7 +123,7 @@ class KeyedEngine(Engine):
         """Ask for all keys that wait, and let the window meet their rows."""
         number, piece = 0, self._settings.piece_bytes
         for wanted in self._requests():
-            position, now = self.fresh.refresh(), self.fresh.now()
+            moment = self.fresh.refresh()
             self._request_bytes = wanted.nbytes
             for answer in self._table.fetch(wanted, piece, self._asked):
                 if answer.begins:
@@ -135,14 +131,14 @@ class KeyedEngine(Engine):
                     self._wait_for(number, answer)
                 yield from self._meet_answer(number, answer)
                 if answer.begins and answer.ends:
-                    self._learn(wanted, answer, now, position)
+                    self._learn(wanted, answer, moment)
             self._request_bytes = self._fetched_bytes = 0
 
     def _asked(self) -> None:
         self.metrics.queries += 1
 
     def _requests(self) -> Iterator[Wanted]:
-        """Give the keys that wait, each once, in the order of their codes, in requests."""
+        """Yield the keys that wait, each once, in the order of their codes, in requests."""
         chosen, codes, checks = self._distinct()
         most, keys = self._settings.request_keys, self.master.keys
         sizes = None if chosen is None else np.cumsum(self._key_bytes()[chosen])
@@ -164,12 +160,12 @@ class KeyedEngine(Engine):
         return row_bytes(self.window.rows.select(self.spec.stream_keys))
 
     def _fitting(self, sizes: Codes, start: int) -> int:
-        """Give where a request ends that begins at a key: at the next one at the least."""
+        """Return where a request ends that begins at a key: at the next one at the least."""
         limit = self._settings.request_bytes + (int(sizes[start - 1]) if start else 0)
         return max(start + 1, int(np.searchsorted(sizes, limit, side="right")))
 
     def _distinct(self) -> tuple[Codes | None, Codes, Codes]:
-        """Give a row of each key that waits (none where the code is the key), code and check."""
+        """Return a row of each key that waits (none where the code is the key), code and check."""
         window, exact = self.window, self.master.keys.exact
         waiting = window.state == WAITING
         if exact:
@@ -187,12 +183,12 @@ class KeyedEngine(Engine):
         return rows[new], codes[new], check[new]
 
     def _keys_of(self, rows: Codes) -> list[pa.Array]:
-        """Give the keys of some of the window's rows."""
+        """Return the keys of some of the window's rows."""
         at = pa.array(rows)
         return [take(self.window.rows.column(name), at) for name in self.spec.stream_keys]
 
     def _wait_for(self, number: int, answer: Fetched) -> None:
-        """Have the rows that this answers wait for it."""
+        """Chain the rows that this answers to its number, as if it were a page."""
         window = self.window
         mine = window.codes >= answer.low
         mine &= window.codes <= answer.high
@@ -206,7 +202,7 @@ class KeyedEngine(Engine):
         yield from self._match(BatchPage(number, rows, widest, answer.ends, self._assembler))
 
     def _checked_width(self, rows: pa.RecordBatch) -> int:
-        """Give the bytes of the largest row, or refuse it: no statistics told of it before."""
+        """Return the bytes of the largest row; refuse one that output has no room for."""
         widest = int(row_bytes(rows).max(initial=0))
         size = self._output.row_bytes(self.window.widest, widest) + self._output.scratch
         if size > self._output.capacity:
@@ -219,21 +215,42 @@ class KeyedEngine(Engine):
             raise RowTooLargeError(msg)
         return widest
 
-    def _learn(self, wanted: Wanted, answer: Fetched, now: int, position: int) -> None:
-        """Hold what came, and what did not."""
+    def _learn(self, wanted: Wanted, answer: Fetched, moment: Moment) -> None:
+        """Keep the rows that came, and remember the keys that have none."""
         some = slice(
             int(np.searchsorted(wanted.codes, answer.low)),
             int(np.searchsorted(wanted.codes, answer.high, side="right")),
         )
         codes, checks = wanted.codes[some], wanted.checks[some]
         absent = ~is_among(codes, answer.rows.column(0).to_numpy())
-        self.fresh.keep(answer.rows, now, position)
-        self.fresh.lack(codes[absent], checks[absent], now, position)
+        self.fresh.keep(answer.rows, moment)
+        self.fresh.keep_absent(codes[absent], checks[absent], moment)
         self.metrics.evicted = self.fresh.evicted
 
 
+def _fresh_rows(
+    task: Task, master: DatabaseMaster, capacity: int, clock: Callable[[], float]
+) -> FreshRows:
+    """Return the rows that the join's host keeps, or else those that it keeps by itself."""
+    if isinstance(task.host, Host):
+        return HostRows(task.host, master, capacity, clock)
+    return ProcessRows(master, capacity, clock)
+
+
+class _NoPages(PageReader):
+    """What an engine has in the place of a disk buffer where there are no pages to read."""
+
+    nbytes = 0
+
+    def __init__(self) -> None:
+        self.reads = self.bytes_read = 0
+
+    def _fetch(self, start: int, length: int) -> pa.Buffer:
+        raise NotImplementedError
+
+
 def _changes(values: Codes) -> Flags:
-    """Tell which values differ from the one before."""
+    """Return which values differ from the one before."""
     new = np.ones(len(values), dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=new[1:])
     return new

@@ -140,7 +140,7 @@ class Ssij(Algorithm):
         if least is None or self._priority[least] >= answered:
             return False
         evicted = self._pages.pop(least)
-        self.engine.metrics.evicted += int(self.engine.master.index.rows[evicted.part])
+        self.engine.metrics.evicted += int(self.engine.spec.files.index.rows[evicted.part])
         del self._priority[least]
         return True
 

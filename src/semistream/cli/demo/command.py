@@ -39,27 +39,27 @@ def demo(
     folder: Annotated[
         Path,
         typer.Option(
-            help="The folder to write to: a new one, or an earlier demonstration's, which is "
-            "emptied first."
+            help="The folder to write to: a new one, or that of an earlier demo, which is emptied "
+            "first."
         ),
     ] = Path("demo-out"),
     products: Annotated[str, typer.Option(help="Rows of the master; 2M is two million.")] = "2M",
     sales: Annotated[str, typer.Option(help="Rows of the stream.")] = "5M",
     share: Annotated[
         float,
-        typer.Option(help="The memory for the join, as a share of the master.", min=0.001, max=1.0),
+        typer.Option(
+            help="The budget of the join, as a fraction of the master's size.", min=0.001, max=1.0
+        ),
     ] = 0.05,
     read: Annotated[
         str,
-        typer.Option(
-            help="direct: past the operating system's cache; mapped: with the help of it."
-        ),
+        typer.Option(help="direct: bypass the operating system's page cache; mapped: use it."),
     ] = "direct",
 ) -> None:
     """Stream sales into a warehouse with surrogate keys, and verify every row.
 
-    Builds a master of products, streams sales through Spark into a Parquet table, within a memory
-    budget of a part of the master, compares the result with a batch join, and draws a picture.
+    Build a master of products, stream sales through Spark into a Parquet table within a budget of
+    5 % of the master's size (--share), compare the result with a batch join, and draw a picture.
     """
     with messages(), needed("the demonstration", pyspark="spark", pandas="spark"):
         from semistream.cli.demo.run import Demo

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
     from semistream.spark.metrics.watch import BatchMetrics
 
 __all__ = ["Demo", "VerificationError"]
@@ -68,7 +68,7 @@ class Demo:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / _MARKER).write_text("made by semistream demo, which will remove it again\n")
 
-    def build(self, done: Callable[[int], None]) -> Master:
+    def build(self, done: Callable[[int], None]) -> FileMaster:
         """Write the dimension as Parquet, for the check at the end, and build the master of it."""
         table = self.folder / "products.parquet"
         with pq.ParquetWriter(table, PRODUCT) as writer:
@@ -89,7 +89,7 @@ class Demo:
     def _master(self) -> Path:
         return self.folder / "products.master"
 
-    def _opened(self) -> Master:
+    def _opened(self) -> FileMaster:
         try:
             return open_master(self._master, self.read)
         except MasterError:
@@ -101,12 +101,12 @@ class Demo:
         """Write the stream."""
         write_sales(self.folder / "sales", self.sales, self.products, _FILES, done)
 
-    def memory(self, master: Master) -> int:
+    def memory(self, master: FileMaster) -> int:
         """Give the budget in bytes."""
         return int(self.share * master.statistics.bytes)
 
     def stream(
-        self, spark: SparkSession, master: Master, done: Callable[[BatchMetrics], None]
+        self, spark: SparkSession, master: FileMaster, done: Callable[[BatchMetrics], None]
     ) -> float:
         """Stream all sales into the warehouse; give the seconds that it took."""
         watch(spark, done)
@@ -128,7 +128,7 @@ class Demo:
         while sum(m.rows for m in batches) < sales and time.monotonic() < end:
             time.sleep(0.05)
 
-    def facts(self, sales: DataFrame, master: Master) -> DataFrame:
+    def facts(self, sales: DataFrame, master: FileMaster) -> DataFrame:
         """Replace the natural key by the surrogate key, and add what the sale was worth."""
         return _fact_columns(
             enrich(

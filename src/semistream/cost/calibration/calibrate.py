@@ -39,7 +39,7 @@ from semistream.workloads import Stream, Zipf, master_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
     Say = Callable[[str, int, int], None]
 
@@ -205,7 +205,7 @@ def _one_thread() -> Iterator[None]:
         pa.set_io_thread_count(before[1])
 
 
-def _operations(master: Master, effort: Effort, steps: _Steps) -> UnitCosts:
+def _operations(master: FileMaster, effort: Effort, steps: _Steps) -> UnitCosts:
     steps("rows in and out")
     c_append, c_expire = operations.append_and_expire(effort.repeats)
     steps("rows of a cache, and far ones")
@@ -222,7 +222,7 @@ def _operations(master: Master, effort: Effort, steps: _Steps) -> UnitCosts:
 
 
 def _runs(
-    masters: dict[str, Master], effort: Effort, steps: _Steps
+    masters: dict[str, FileMaster], effort: Effort, steps: _Steps
 ) -> tuple[dict[str, list[Observed]], dict[str, Curve], dict[str, float]]:
     """Run every algorithm in every trial, and measure reads before each, and standards beside.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = [
     "append_and_expire",
@@ -87,7 +87,7 @@ def _fitted(points: Sequence[_Point]) -> RowCost:
     return RowCost(*non_negative(terms / seconds[:, None], np.ones(len(points))).tolist())
 
 
-def take_in_cost(master: Master, repeats: int) -> RowCost:
+def take_in_cost(master: FileMaster, repeats: int) -> RowCost:
     """Measure c_S: the code and the page of a stream row."""
     draw = np.random.default_rng(0)
     keys = pa.array(draw.integers(0, 2 * master.rows, _ROWS))

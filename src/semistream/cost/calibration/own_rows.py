@@ -39,7 +39,7 @@ _TEXT = "some text of a row"
 def unlike(spec: JoinSpec) -> str:
     """Say what is unlike a profile's rows in those of a join; nothing where they are alike."""
     varies = [f.name for f in gathered_schema(spec) if row_width(f.type) is None]
-    found = [] if spec.master.keys.exact else ["its key is found by a hash"]
+    found = [] if spec.files.keys.exact else ["its key is found by a hash"]
     found += [f"{', '.join(map(repr, varies))} vary in width"] if varies else []
     return " and ".join(found)
 
@@ -50,7 +50,7 @@ def with_rows_of(costs: UnitCosts, spec: JoinSpec) -> UnitCosts:
         return costs
     page = _some_rows(spec)
     stream = _stream_rows(spec, page)
-    taken = costs.c_S if spec.master.keys.exact else _take_in(spec, stream)
+    taken = costs.c_S if spec.files.keys.exact else _take_in(spec, stream)
     waits = sum(window_seconds(stream, _REPEATS)) / sum(window_seconds(_like(stream), _REPEATS))
     out = _output_seconds(spec, stream, page) / _output_seconds(None, _like(stream), _like(page))
     return replace(
@@ -64,14 +64,14 @@ def with_rows_of(costs: UnitCosts, spec: JoinSpec) -> UnitCosts:
 
 def _some_rows(spec: JoinSpec) -> pa.RecordBatch:
     """Read a page, and give the columns of it that output needs."""
-    first = spec.master.reader(1).load(0, 1)[0]
+    first = spec.files.reader(1).load(0, 1)[0]
     return first.select(gathered_schema(spec).names)
 
 
 def _stream_rows(spec: JoinSpec, page: pa.RecordBatch) -> pa.RecordBatch:
     """Make stream rows with keys of a page, as far as it has them."""
     at = pa.array(np.random.default_rng(0).integers(0, page.num_rows, _ROWS))
-    keys = dict(zip(spec.stream_keys, spec.master.key, strict=True))
+    keys = dict(zip(spec.stream_keys, spec.files.key, strict=True))
     columns = []
     for field in spec.stream:
         if keys.get(field.name) in page.schema.names:
@@ -100,7 +100,7 @@ def _output_seconds(spec: JoinSpec | None, stream: pa.RecordBatch, page: pa.Reco
     draw = np.random.default_rng(0)
     index = draw.integers(0, stream.num_rows, _PAIRS)
     places = draw.integers(0, page.num_rows, _PAIRS)
-    compared = [] if spec is None or spec.master.keys.exact else list(spec.stream_keys)
+    compared = [] if spec is None or spec.files.keys.exact else list(spec.stream_keys)
 
     def work() -> None:
         give_out(stream, page, index, places)

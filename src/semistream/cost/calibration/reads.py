@@ -12,7 +12,7 @@ from semistream.cost.unit_costs import Curve, UnitCosts, way
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = ["ahead_curve", "median_curve", "read_curve", "reads_of", "time_reads", "with_reads_of"]
 
@@ -23,7 +23,7 @@ _RUNS = 64  # of a sweep
 _FEWEST = 12  # reads of each size, however long they take
 
 
-def with_reads_of(costs: UnitCosts, master: Master, seconds: float) -> UnitCosts:
+def with_reads_of(costs: UnitCosts, master: FileMaster, seconds: float) -> UnitCosts:
     """Give costs with what reads of this master cost, if that is something else altogether.
 
     A master may lie on another disk than the profile's. But a second of reads by themselves says
@@ -36,7 +36,7 @@ def with_reads_of(costs: UnitCosts, master: Master, seconds: float) -> UnitCosts
     return costs if 1 / _ANOTHER <= ratio <= _ANOTHER else costs.with_reads(found)
 
 
-def reads_of(master: Master, seconds: float, seed: int = 0) -> dict[str, Curve]:
+def reads_of(master: FileMaster, seconds: float, seed: int = 0) -> dict[str, Curve]:
     """Measure what reads of this master cost, in its way, one by one and with others in flight.
 
     Another disk than the profile's, or a busy one, is so taken into account.
@@ -47,7 +47,7 @@ def reads_of(master: Master, seconds: float, seed: int = 0) -> dict[str, Curve]:
 
 
 def time_reads(
-    master: Master, seconds: float, draw: np.random.Generator
+    master: FileMaster, seconds: float, draw: np.random.Generator
 ) -> Iterator[tuple[str, float]]:
     """Give each way to read with the seconds of a read of one page."""
     yield master.read, _read(master, 1, seconds, draw)[1]
@@ -55,7 +55,7 @@ def time_reads(
         yield way(master.read, ahead), _sweep(master, (1, ahead), seconds, draw)[1]
 
 
-def read_curve(master: Master, seconds: float, seed: int = 0) -> Curve:
+def read_curve(master: FileMaster, seconds: float, seed: int = 0) -> Curve:
     """Give the seconds of one read, over its bytes: checksum and parsing included.
 
     Pages are drawn at random: on the disks of today a scan in order is no faster, and where the
@@ -68,7 +68,7 @@ def read_curve(master: Master, seconds: float, seed: int = 0) -> Curve:
 
 
 def _read(
-    master: Master, pages: int, seconds: float, draw: np.random.Generator
+    master: FileMaster, pages: int, seconds: float, draw: np.random.Generator
 ) -> tuple[float, float]:
     reader = master.reader(pages)
     spent: list[float] = []
@@ -82,7 +82,7 @@ def _read(
     return reader.bytes_read / reader.reads, _mean(spent)
 
 
-def ahead_curve(master: Master, ahead: int, seconds: float, seed: int = 0) -> Curve:
+def ahead_curve(master: FileMaster, ahead: int, seconds: float, seed: int = 0) -> Curve:
     """Give the seconds of one read when so many others are in flight, as sweeps read."""
     draw = np.random.default_rng(seed)
     sizes = [pages for pages in _PAGES[:3] if pages <= max(1, master.pages // 8)] or [1]
@@ -91,7 +91,7 @@ def ahead_curve(master: Master, ahead: int, seconds: float, seed: int = 0) -> Cu
 
 
 def _sweep(
-    master: Master, how: tuple[int, int], seconds: float, draw: np.random.Generator
+    master: FileMaster, how: tuple[int, int], seconds: float, draw: np.random.Generator
 ) -> tuple[float, float]:
     pages, ahead = how
     reader = master.reader((1 + ahead) * pages, pages)

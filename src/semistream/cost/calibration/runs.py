@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from semistream.cost.calibration.turns import Pace, Slice
     from semistream.cost.loop import Loop
     from semistream.cost.unit_costs import Rows, UnitCosts
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
     Floats = npt.NDArray[np.float64]
 
@@ -89,7 +89,7 @@ class Observed:
 
 def observe(
     names: Sequence[str],
-    master: Master,
+    master: FileMaster,
     trial: Trial,
     batches: Sequence[pa.RecordBatch],
     pace: Pace,

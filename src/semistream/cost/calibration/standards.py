@@ -17,7 +17,7 @@ import numpy as np
 from semistream.cost.calibration.reads import time_reads
 
 if TYPE_CHECKING:
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = ["Standards"]
 
@@ -27,7 +27,7 @@ _SECONDS = 0.03  # of reads in each way, in a turn
 class Standards:
     """Times reads of a master's pages, turn by turn."""
 
-    def __init__(self, master: Master) -> None:
+    def __init__(self, master: FileMaster) -> None:
         self._master, self._draw = master, np.random.default_rng(0)
         self._spent: dict[str, list[float]] = defaultdict(list)
 

@@ -47,7 +47,7 @@ def adaptive(s: Setting) -> Loop:
 def _value(s: Setting) -> float:
     """Give the bytes of a join value in the cache, which holds only what comes out."""
     spec = s.task.spec
-    page = spec.master.page_schema
+    page = spec.files.page_schema
     wanted = gathered_schema(spec)
     cost = CacheCost.of(wanted.insert(0, page.field(0)))
     return s.duplicates * float(cost(1, s.shape.payload_bytes + 8))

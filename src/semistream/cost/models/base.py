@@ -60,13 +60,13 @@ class Setting:
         """Master rows of a join value that is asked for (the m of m:n)."""
         if self.demand.matches is not None:
             return self.demand.matches
-        statistics = self.task.spec.master.statistics
+        statistics = self.task.spec.files.statistics
         return statistics.rows / max(1, statistics.values)
 
     @cached_property
     def cached_value(self) -> float:
         """Bytes that a join value takes in the cache: m·v_R, index included."""
-        each: float = self.task.cache_cost(1, self.task.spec.master.row_bytes)
+        each: float = self.task.cache_cost(1, self.task.spec.files.row_bytes)
         return self.duplicates * each
 
     @cached_property
@@ -77,7 +77,7 @@ class Setting:
         widths = [row_width(field.type) for field in payload]
         known = sum(width for width in widths if width is not None)
         # Of what varies, only the mean over all columns of the master is known.
-        rest = max(0.0, spec.master.row_bytes - 8 - known) if None in widths else 0.0
+        rest = max(0.0, spec.files.row_bytes - 8 - known) if None in widths else 0.0
         return Shape(
             stream_columns=len(spec.stream),
             stream_bytes=self.task.stream_row,

@@ -102,7 +102,7 @@ def _phases(s: Setting, nodes: int, effective: float, wait: float, loop: Loop) -
         return
     sizes, shares = s.demand.classes
     mean = s.matching * shares * nodes * wait
-    row = s.duplicates * s.task.spec.master.row_bytes
+    row = s.duplicates * s.task.spec.files.row_bytes
     epoch = _EPOCH * s.component("cache") / nodes / (s.cached_value + row)
     end = _filling(sizes / nodes, mean, loop.keys, s.pages / nodes * loop.w / wait) * wait
     yield _Phase(end, loop.keys / max(end, 1e-9))

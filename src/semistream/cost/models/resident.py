@@ -19,7 +19,7 @@ def resident(s: Setting) -> Loop:
 
 def at_once(s: Setting) -> Loop:
     """Every row is looked up in mapped pages (`adaptive`), if the operating system holds them."""
-    return _all_held(s, s.task.spec.master.manifest.pages_bytes)
+    return _all_held(s, s.task.spec.files.manifest.pages_bytes)
 
 
 def _all_held(s: Setting, held: float) -> Loop:

@@ -46,7 +46,7 @@ def _whole(planning: Planning) -> list[str]:
 
 
 def _broadcast(planning: Planning) -> list[str]:
-    size = planning.question.spec.master.statistics.bytes
+    size = planning.question.spec.files.statistics.bytes
     need, memory = _BROADCAST * size, planning.asked.memory or 0
     numbers = (
         f"Spark's broadcast join was measured to need about {_BROADCAST} times the master's bytes "
@@ -70,7 +70,7 @@ def _mapped(planning: Planning) -> list[str]:
     winner = planning.winner
     if not (winner and winner.prediction and is_mapped(winner.prediction)):
         return []
-    size = format_bytes(planning.question.spec.master.manifest.pages_bytes)
+    size = format_bytes(planning.question.spec.files.manifest.pages_bytes)
     return [
         f"{winner.algorithm} looks rows up in mapped pages: the prediction holds as long as the "
         f"operating system keeps the master's {size} in memory beside the budget. Where it cannot, "
@@ -110,7 +110,7 @@ def _slow(planning: Planning) -> list[str]:
 
 def _filter(planning: Planning) -> list[str]:
     winner, question = planning.winner, planning.question
-    absent, stored = question.demand.absent, question.spec.master.manifest.filter_words
+    absent, stored = question.demand.absent, question.spec.files.manifest.filter_words
     if not (winner and winner.prediction and absent) or stored:
         return []
     if is_whole(winner.prediction) or is_mapped(winner.prediction):
@@ -130,14 +130,14 @@ def _filter(planning: Planning) -> list[str]:
 
 def _filter_words(question: Question, memory: int) -> int:
     """Give the filter that a plan takes by itself, or else the largest one it can be told to."""
-    values = question.spec.master.statistics.values
+    values = question.spec.files.statistics.values
     sizes = (KeyFilter.affordable(filter_words(values), values, memory // n) for n in (16, 2))
     return next((words for words in sizes if words), 0)
 
 
 def _with_filter(question: Question, winner: Answer, words: int) -> float:
     """Predict the winner's rate with a filter, which takes its bytes from the budget."""
-    name, read, left = winner.algorithm, question.spec.master.read, winner.memory - 8 * words
+    name, read, left = winner.algorithm, question.spec.files.read, winner.memory - 8 * words
     if not words or question.predict(name, left) is None:
         return 0.0
     _, task, plan = choose(name, question.spec, left, None, {})

@@ -38,7 +38,7 @@ class Batch:
 
 def batch_of(question: Question, rows: int) -> Batch:
     """Predict what a batch of so many rows takes at least."""
-    demand, master, costs = question.demand, question.spec.master, question.costs
+    demand, master, costs = question.demand, question.spec.files, question.costs
     groups = grouped((1 - demand.absent) * demand.page_shares())
     wanted = in_batches(groups, rows).reads * rows / demand.pages
     read = costs.c_io[way(master.read, ahead=3)]

@@ -88,7 +88,7 @@ def measure(planning: Planning, seconds: float = 5.0) -> Measured:
         raise OptionError(msg)
     question, name, memory = planning.question, winner.algorithm, winner.memory
     absent, question = question.demand.absent, question.of(synthetic_demand(question.demand))
-    stream = SyntheticStream(question.spec, question.demand, read_keys(question.spec.master))
+    stream = SyntheticStream(question.spec, question.demand, read_keys(question.spec.files))
     with _join(question.spec, name, memory) as join:
         run = Run(join, stream.batches())
         run.warm_up(_WARM * seconds)
@@ -110,7 +110,7 @@ def _expected(question: Question, name: str, memory: int, age: int) -> Predictio
 
 
 def _join(spec: JoinSpec, algorithm: str, memory: int) -> Join:
-    on = dict(zip(spec.stream_keys, spec.master.key, strict=True))
+    on = dict(zip(spec.stream_keys, spec.files.key, strict=True))
     select = list(spec.payload) if spec.how in {"inner", "left"} else None
     return Join(
         spec.master,

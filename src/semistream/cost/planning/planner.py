@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from semistream.algorithms import algorithms as known_algorithms
 from semistream.cost.calibration.own_rows import unlike, with_rows_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from semistream.cost.profile import Profile
     from semistream.cost.sampling.sample import Sample
     from semistream.cost.unit_costs import UnitCosts
-    from semistream.master import Master
+    from semistream.master import FileMaster
     from semistream.spec import On
 
 __all__ = ["plan"]
@@ -45,7 +45,7 @@ _READ_SECONDS = 1.0  # for what reads of the master cost where it lies
 
 
 def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaults
-    master: Master | str | os.PathLike[str],
+    master: FileMaster | str | os.PathLike[str],
     *,
     memory: int | str | None = None,
     rate: float | str | None = None,
@@ -137,7 +137,7 @@ def _check_numbers(**given: object) -> None:
             raise OptionError(msg)
 
 
-def _opened(master: Master | str | os.PathLike[str]) -> Master:
+def _opened(master: FileMaster | str | os.PathLike[str]) -> FileMaster:
     """Open a master that has pages; a table in a database is refused before it is asked."""
     if isinstance(master, DatabaseMaster) or is_url(master):
         msg = (
@@ -145,12 +145,12 @@ def _opened(master: Master | str | os.PathLike[str]) -> Master:
             "'adaptive', or bring its rows into a master of files with build_master, and plan that"
         )
         raise OptionError(msg)
-    return as_master(master, read="direct")
+    return cast("FileMaster", as_master(master, read="direct"))
 
 
 def _measured_here(spec: JoinSpec, say: Say) -> Current:
     """Give this machine's unit costs, with what reads and rows of this master cost."""
-    master = spec.master
+    master = spec.files
     profile, note = current_profile(master.path.parent, say)
     say("reads of this master", 0, 2)
     costs = with_reads_of(profile.costs, master, _READ_SECONDS)
@@ -173,7 +173,7 @@ def _as_given(profile: Profile | str | os.PathLike[str], spec: JoinSpec) -> Curr
     return Current(loaded, note)
 
 
-def _compared(before: UnitCosts, now: UnitCosts, master: Master) -> str:
+def _compared(before: UnitCosts, now: UnitCosts, master: FileMaster) -> str:
     """Say whether reads of this master replaced those of the profile."""
     if now is before:
         return "Reads of this master, tried just now, are much like the profile's, which count."

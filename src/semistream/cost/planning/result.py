@@ -67,7 +67,7 @@ class Planning:
 
         The curves are those of the algorithms that there is a prediction for.
         """
-        master = self.question.spec.master
+        master = self.question.spec.files
         return {
             "master": {"path": str(master.path), "rows": master.rows, "read": master.read},
             "asked": vars(self.asked),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from semistream.cost.sampling.sample import Sample
-    from semistream.master import Master
+    from semistream.master import FileMaster
     from semistream.spec import On
 
 __all__ = ["PlannedStream", "stream_like", "stream_of"]
@@ -26,7 +26,7 @@ _VARIES = 32  # bytes: what the plan of a join assumes for a value that varies
 _COLUMNS = {"sale": pa.int64(), "quantity": pa.int32()}
 
 
-def stream_like(master: Master, row_bytes: int, columns: int | None = None) -> pa.Schema:
+def stream_like(master: FileMaster, row_bytes: int, columns: int | None = None) -> pa.Schema:
     """Give a schema with the master's key, whose rows have so many bytes, and columns if given.
 
     Behind the key come the columns of the synthetic streams as far as they fit, and fillers.
@@ -91,7 +91,7 @@ class PlannedStream:
 
 
 def stream_of(
-    master: Master,
+    master: FileMaster,
     skew: float,
     absent: float,
     sample: Sample | str | os.PathLike[str] | None,
@@ -121,7 +121,7 @@ def stream_of(
     return PlannedStream(sample.demand(master), note, sample.as_dict(), size, sample.columns)
 
 
-def _facts(master: Master, skew: float, absent: float) -> dict[str, Any]:
+def _facts(master: FileMaster, skew: float, absent: float) -> dict[str, Any]:
     statistics = master.statistics
     matches = statistics.rows / statistics.values
     return {"law": "zipf", "exponent": skew, "absent": absent, "matches": matches}

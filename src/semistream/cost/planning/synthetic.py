@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.cost.demand import Demand
-    from semistream.master import Master
+    from semistream.master import FileMaster
     from semistream.spec import JoinSpec
 
     Ints = npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class MasterKeys:
     """Where the values of each page begin, and where those of the last one end."""
 
 
-def read_keys(master: Master, most: int = _MOST_KEYS) -> MasterKeys:
+def read_keys(master: FileMaster, most: int = _MOST_KEYS) -> MasterKeys:
     """Read join values from all pages: all of them, or as many of each page as ``most`` allows.
 
     Examples
@@ -64,7 +64,7 @@ def read_keys(master: Master, most: int = _MOST_KEYS) -> MasterKeys:
     return MasterKeys(table.to_batches()[0], first)
 
 
-def _keys(master: Master, page: pa.RecordBatch) -> pa.RecordBatch:
+def _keys(master: FileMaster, page: pa.RecordBatch) -> pa.RecordBatch:
     if master.keys.exact:
         return pa.record_batch({master.key[0]: master.keys.decode(page.column(0))})
     return page.select(list(master.key))

@@ -12,7 +12,7 @@ from semistream.master.files.filter import KeyFilter
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
     Ints = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
@@ -40,7 +40,9 @@ class Presence:
     """Master rows for each stream row that has any (1 where the master has no key twice)."""
 
 
-def look_up(master: Master, codes: Ints, counts: Ints, *, pages: int, seed: int = 0) -> Presence:
+def look_up(
+    master: FileMaster, codes: Ints, counts: Ints, *, pages: int, seed: int = 0
+) -> Presence:
     """Tell which of these different codes a master has.
 
     The index and the key filter, where there is one, tell some of the absent ones, and never all.
@@ -84,7 +86,7 @@ def _choose(
 
 
 def _read(
-    master: Master, chosen: Ints, codes: Ints, page: npt.NDArray[np.int32], matches: Ints
+    master: FileMaster, chosen: Ints, codes: Ints, page: npt.NDArray[np.int32], matches: Ints
 ) -> None:
     """Count the master rows of all codes on the chosen pages whose count is not known."""
     reader, wanted = master.reader(), np.flatnonzero((matches == _UNKNOWN) & np.isin(page, chosen))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
     from semistream.spec import On
 
     Ints = npt.NDArray[np.int64]
@@ -74,7 +74,7 @@ class Sample:
         """How many rows, on average, have the same key."""
         return (self.rows - self.nulls) / max(1, self.keys)
 
-    def demand(self, master: Master) -> Demand:
+    def demand(self, master: FileMaster) -> Demand:
         """Give what the stream asks of the master that was sampled with.
 
         The shares are those of Zipf's law, or of `frequencies` where it does not hold; the keys
@@ -159,7 +159,7 @@ class Sample:
 
 def sample_stream(
     batches: Iterable[pa.RecordBatch],
-    master: Master,
+    master: FileMaster,
     on: On,
     *,
     rows: int = _ROWS,
@@ -223,7 +223,7 @@ def sample_stream(
 
 
 def sample_source(
-    source: str | os.PathLike[str], master: Master, on: On, *, rows: int = _ROWS, seed: int = 0
+    source: str | os.PathLike[str], master: FileMaster, on: On, *, rows: int = _ROWS, seed: int = 0
 ) -> Sample:
     r"""Take a sample of files or of a Kafka topic, see `read_stream` for what there may be.
 
@@ -240,7 +240,7 @@ def sample_source(
     return sample_stream(batches, master, on, rows=rows, seed=seed)
 
 
-def _key_types(master: Master, on: On) -> dict[str, pa.DataType]:
+def _key_types(master: FileMaster, on: On) -> dict[str, pa.DataType]:
     """Give the types that the stream's key columns must have; `JoinSpec` checks the names."""
     names = [on] if isinstance(on, str) else on
     pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
@@ -258,7 +258,7 @@ class _Seen:
     codes: Ints
 
     @classmethod
-    def of(cls, batches: Iterable[pa.RecordBatch], master: Master, on: On, rows: int) -> _Seen:
+    def of(cls, batches: Iterable[pa.RecordBatch], master: FileMaster, on: On, rows: int) -> _Seen:
         taken, size, columns, codes = 0, 0, 0, [np.empty(0, np.int64)]
         for batch in batches:
             part = batch.slice(0, rows - taken)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from semistream.cost.tuning.tune import Options, Tuned
     from semistream.cost.unit_costs import Curve as ReadCurve
     from semistream.cost.unit_costs import UnitCosts
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
     Record = dict[str, Any]
     Say = Callable[[str], None]
@@ -39,7 +39,7 @@ __all__ = ["Case", "candidates", "tuned_cell"]
 class Case(NamedTuple):
     """A setting in which knobs are tuned."""
 
-    masters: Mapping[int, Master]
+    masters: Mapping[int, FileMaster]
     """By page size; the first is that of whose splits are tuned."""
     memory: int
     demand: Demand
@@ -54,7 +54,7 @@ class Case(NamedTuple):
     """Predictions are for joins that have had so many stream rows."""
 
     @property
-    def master(self) -> Master:
+    def master(self) -> FileMaster:
         """The master whose splits are tuned."""
         return next(iter(self.masters.values()))
 

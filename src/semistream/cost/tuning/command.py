@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from semistream.cost.planning.current import Current
     from semistream.cost.planning.stream import PlannedStream
     from semistream.cost.profile import Profile
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = ["Costs", "Figure", "add_to", "unit_costs"]
 
@@ -175,7 +175,7 @@ def _told() -> Iterator[Callable[[str], None]]:
 
 
 def _grid(
-    master: Master, algorithm: str, pages: bool, points: int, sampling: Sampling
+    master: FileMaster, algorithm: str, pages: bool, points: int, sampling: Sampling
 ) -> TuningGrid:
     if not pages:
         knobs_of(algorithm)
@@ -191,7 +191,7 @@ def _grid(
 
 
 def _case(
-    masters: dict[int, Master],
+    masters: dict[int, FileMaster],
     memory: int,
     stream: PlannedStream,
     stream_row: int,
@@ -220,8 +220,8 @@ def _with_reads(case: Case) -> Case:
 
 
 def _at_other_sizes(
-    master: Master, folder: Path, say: Callable[[str], None]
-) -> Iterator[tuple[int, Master]]:
+    master: FileMaster, folder: Path, say: Callable[[str], None]
+) -> Iterator[tuple[int, FileMaster]]:
     """Build the master with other pages; nothing of it stays."""
     axis = page_axis(master)
     sizes = [int(size) for size in axis.grid(0) if size != master.manifest.page_bytes]

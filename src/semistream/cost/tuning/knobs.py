@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from semistream.cost.demand import Demand
     from semistream.engine.plan import Task
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = [
     "KNOBS",
@@ -90,7 +90,7 @@ def _pages(task: Task, share: float, price: int | None = None) -> int:
     """Give how many pages a share of what can be divided has room for; at least one."""
     free = task.memory - sum(task.fixed(1).values()) - task.least_window
     most = int(share * free) // max(1, price or task.page_bytes)
-    return max(1, min(most, task.spec.master.pages))
+    return max(1, min(most, task.spec.files.pages))
 
 
 def _buffer(task: Task) -> Axis:
@@ -181,7 +181,7 @@ def shown(option: str, value: Value) -> str:
     return f"{value:.1%}".replace("%", " %") if option == "cache" else str(value)
 
 
-def page_axis(master: Master) -> Axis:
+def page_axis(master: FileMaster) -> Axis:
     """Give the page sizes worth a try: powers of two that hold some rows, and the present."""
     some = 4 * master.statistics.widest_row
     low = max(_LEAST_PAGE, 1 << some.bit_length())
@@ -189,7 +189,7 @@ def page_axis(master: Master) -> Axis:
     return Axis(low, max(low, _MOST_PAGE), ALIGNMENT, (present,), doubling=True)
 
 
-def resized(master: Master, page_bytes: int) -> Master:
+def resized(master: FileMaster, page_bytes: int) -> FileMaster:
     """Give the master as it would be with other pages, for plans and models: it can't be read.
 
     A page has the same bytes beside its rows whatever its size; how many follows from the rows that

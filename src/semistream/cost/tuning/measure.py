@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from semistream.cost.tuning.knobs import Value
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
     Options = Mapping[str, Value]
     Say = Callable[[str], None]
@@ -57,7 +57,7 @@ class Candidate(NamedTuple):
 
     options: Options
     """What stands in the record; with ``page_bytes`` it describes the master."""
-    master: Master
+    master: FileMaster
     given: Mapping[str, Any]
     """The options of the join."""
     untuned: bool = False

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.master import Master
+    from semistream.master import FileMaster
 
 __all__ = ["master_rows_of"]
 
 _AT_ONCE = 4 << 20  # bytes of pages
 
 
-def master_rows_of(master: Master) -> pa.RecordBatchReader:
+def master_rows_of(master: FileMaster) -> pa.RecordBatchReader:
     """Read a master's rows, in plain types: what another master can be built from.
 
     Examples
@@ -44,7 +44,7 @@ def master_rows_of(master: Master) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _plain(master: Master) -> pa.Schema:
+def _plain(master: FileMaster) -> pa.Schema:
     """Give the master's columns in the types that pages hold, the key's as it is compared."""
     kinds = {field.name: plain_type(field.type) for field in master.schema}
     if master.keys.exact:
@@ -52,7 +52,7 @@ def _plain(master: Master) -> pa.Schema:
     return pa.schema(list(kinds.items()))
 
 
-def _pages(master: Master) -> Iterator[pa.RecordBatch]:
+def _pages(master: FileMaster) -> Iterator[pa.RecordBatch]:
     """Give all rows, in memory of their own: the reader's is valid until its next call."""
     parts = master.statistics.parts
     some = max(1, _AT_ONCE // max(1, master.statistics.largest_part))
@@ -66,7 +66,7 @@ def _all(page: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return np.arange(page.num_rows)
 
 
-def _column(master: Master, page: pa.RecordBatch, name: str) -> pa.Array:
+def _column(master: FileMaster, page: pa.RecordBatch, name: str) -> pa.Array:
     if master.keys.exact and name == master.key[0]:
         return master.keys.decode(page.column(0))
     return page.column(page.schema.get_field_index(name))

@@ -133,13 +133,13 @@ def tuned_pages(
     """
 
     def expect(options: Options) -> Prediction:
-        size = int(options.get(PAGE_BYTES, spec.master.manifest.page_bytes))
-        master = resized(spec.master, size)
+        size = int(options.get(PAGE_BYTES, spec.files.manifest.page_bytes))
+        master = resized(spec.files, size)
         asked = repaged(demand, master.pages)
         other = replace(spec, master=master)
         return predict(name, other, memory, asked, costs, age=age, batch=batch)
 
-    return _tuned(name, {PAGE_BYTES: page_axis(spec.master)}, expect)
+    return _tuned(name, {PAGE_BYTES: page_axis(spec.files)}, expect)
 
 
 def _tuned(name: str, axes: Mapping[str, Axis], expect: Callable[[Options], Prediction]) -> Tuned:

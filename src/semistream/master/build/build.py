@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from semistream.master.files.drafts import Draft
-from semistream.master.files.filter import KeyFilter, filter_words
-from semistream.master.lake.find import find_table, is_table
 from semistream.master.build.pages import PageWriter
 from semistream.master.build.sort import ExternalSort
-from semistream.master.source import Rows, Source
-from semistream.master.files.master import Master, open_master
 from semistream.master.build.target import Origin, Target, sizes
+from semistream.master.files.drafts import Draft
+from semistream.master.files.filter import KeyFilter, filter_words
+from semistream.master.files.master import FileMaster
+from semistream.master.lake.find import find_table, is_table
+from semistream.master.source import Rows, Source
 from semistream.names import listed
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def build_from_rows(  # noqa: PLR0913 - a build has these parts
     with_filter: bool,
     memory: int | str,
     progress: Callable[[Progress], None],
-) -> Master:
+) -> FileMaster:
     """Build a master from Arrow data or a table of files; the arguments are `build_master`'s."""
     names = None if columns is None else listed("columns", columns)
     size, room = sizes(page_bytes, memory)
@@ -54,7 +54,7 @@ def build_from_rows(  # noqa: PLR0913 - a build has these parts
     origin = Origin(table.note if table else {})
     with target.building():
         _Build(rows, target, origin, room, progress).run(with_filter)
-    return open_master(target.folder)
+    return FileMaster.current(target.folder)
 
 
 def written(progress: Callable[[Progress], None], total: int) -> Callable[[int], None]:

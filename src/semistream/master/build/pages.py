@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import MasterError
-from semistream.master.files.format import Statistics, aligned
-from semistream.master.files.index import LONGEST, IndexWriter
 from semistream.arrow.types import row_bytes
+from semistream.errors import MasterError
+from semistream.master.files.format import aligned
+from semistream.master.files.index import LONGEST, IndexWriter
+from semistream.master.protocol import Statistics
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -17,10 +17,10 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from semistream.errors import MasterError
+from semistream.master.build.pages import Counts, PageWriter
 from semistream.master.files.drafts import Draft
 from semistream.master.files.filter import KeyFilter, filter_words
 from semistream.master.files.index import IndexWriter
-from semistream.master.build.pages import Counts, PageWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from semistream.master.source import Rows
     from semistream.master.build.target import Target
+    from semistream.master.source import Rows
 
 __all__ = ["Part", "Staging", "join_parts", "write_part"]
 

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from semistream.arrow.keys import Keys
 from semistream.errors import (
     BudgetError,
     MasterError,
     OptionError,
     SchemaError,
 )
-from semistream.arrow.keys import Keys
 from semistream.master.arguments import master_folder
 from semistream.master.files.drafts import DATA, Draft, exclusive, publish, remove_others, writing
 from semistream.master.files.filter import filter_words
@@ -28,9 +28,9 @@ from semistream.master.files.format import (
     Manifest,
     aligned,
     checksum,
-    page_schema,
 )
 from semistream.master.files.index import LONGEST
+from semistream.master.protocol import page_schema
 from semistream.master.snapshots.removal import keep_manifest, remove_unneeded
 from semistream.names import listed
 from semistream.units import format_bytes, parse_bytes
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from semistream.master.build.pages import Counts
     from semistream.master.files.filter import KeyFilter
     from semistream.master.files.index import IndexWriter
-    from semistream.master.build.pages import Counts
 
 __all__ = ["Origin", "Target", "sizes"]
 

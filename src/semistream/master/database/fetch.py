@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.arrow.memory import concat_rows, select
-from semistream.master.files.format import CODE
+from semistream.master.protocol import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

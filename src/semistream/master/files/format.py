@@ -32,7 +32,6 @@ import pyarrow as pa
 import xxhash
 
 from semistream.arrow.keys import Keys
-from semistream.arrow.types import plain_type
 from semistream.errors import (
     CorruptPageError,
     FormatVersionError,
@@ -42,6 +41,7 @@ from semistream.errors import (
 )
 from semistream.master.files.drafts import DATA
 from semistream.master.files.filter import filter_words
+from semistream.master.protocol import CODE, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,20 +51,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIGNMENT",
-    "CODE",
+    "GENERATIONS",
     "MANIFEST",
     "Manifest",
-    "Statistics",
     "aligned",
     "checksum",
     "lost_manifest",
-    "page_schema",
 ]
 
 FORMAT_VERSION = 2
 ALIGNMENT = 4096
 MANIFEST = "manifest.json"
-CODE = "__code"
+GENERATIONS = 8
+"""Earlier snapshots whose changes are kept: older hot sets are not worth carrying over."""
 _CODE_BYTES = 8  # pages hold each row's code, uncompressed
 
 
@@ -82,38 +81,6 @@ def aligned(size: int) -> int:
 def checksum(data: Any) -> int:  # noqa: ANN401 - anything with the buffer protocol
     """Give the checksum (XXH3, 64 bits) of some bytes; about 30 GB/s, so it is always on."""
     return xxhash.xxh3_64_intdigest(data)
-
-
-def page_schema(schema: pa.Schema, keys: Keys) -> pa.Schema:
-    """Give the schema of a page: the code, then the columns in plain types.
-
-    An exact key is its code and is not stored twice.
-    """
-    if CODE in schema.names:
-        msg = f"a master has a column {CODE!r} of its own; rename the one that is there"
-        raise SchemaError(msg)
-    kept = [f for f in schema if not (keys.exact and f.name in keys.names)]
-    columns = [f.with_type(plain_type(f.type)) for f in kept]
-    return pa.schema([pa.field(CODE, pa.int64(), nullable=False), *columns])
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What is known of a master's rows."""
-
-    rows: int
-    parts: int
-    pages: int
-    bytes: int
-    """Bytes of all rows, as pages hold them."""
-    widest_row: int
-    largest_part: int
-    """Bytes of the largest part on disk, padding included."""
-    values: int
-    """How many different join values there are."""
-    most_duplicates: int
-    null_keys: int
-    """Rows left out because their key is null and so matches nothing."""
 
 
 @dataclass(frozen=True)

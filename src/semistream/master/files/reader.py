@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.master.files.master import Master
+    from semistream.master.files.master import FileMaster
 
 __all__ = ["READ", "PageReader", "reader_kind"]
 
@@ -42,7 +42,7 @@ class PageReader(ABC):
     flags: ClassVar[int] = 0
     """How the pages file is opened."""
 
-    def __init__(self, master: Master, parts: int, run: int) -> None:  # noqa: ARG002 - see below
+    def __init__(self, master: FileMaster, parts: int, run: int) -> None:  # noqa: ARG002 - see below
         self.reads = 0
         self.bytes_read = 0
         self._file = master.pages_file
@@ -146,7 +146,7 @@ class PageReader(ABC):
 class _MappedReader(PageReader):
     """Pages of a memory-mapped file; each checksum is verified once."""
 
-    def __init__(self, master: Master, parts: int, run: int) -> None:
+    def __init__(self, master: FileMaster, parts: int, run: int) -> None:
         super().__init__(master, parts, run)
         self._data = self._file.mapped()
         self._verified = np.zeros(len(self._index.code), dtype=np.bool_)
@@ -191,7 +191,7 @@ class _DirectReader(PageReader):
 
     flags = os.O_DIRECT
 
-    def __init__(self, master: Master, parts: int, run: int) -> None:
+    def __init__(self, master: FileMaster, parts: int, run: int) -> None:
         super().__init__(master, parts, run)
         size = max(1, master.statistics.largest_part * run)
         # Private memory is aligned, as O_DIRECT wants it.

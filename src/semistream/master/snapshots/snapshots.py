@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from semistream.errors import (
-    CorruptPageError,
     MasterError,
     MasterNotFoundError,
     OptionError,
@@ -17,7 +13,7 @@ from semistream.errors import (
 )
 from semistream.master.arguments import master_folder
 from semistream.master.files.drafts import DATA
-from semistream.master.files.format import Manifest
+from semistream.master.files.format import GENERATIONS, Manifest
 from semistream.master.snapshots.pins import HELD, all_pins
 
 if TYPE_CHECKING:
@@ -25,21 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import numpy.typing as npt
-
     from semistream.master.snapshots.pins import Pinned
 
 __all__ = [
     "Snapshot",
     "ancestors",
-    "changes_since",
     "find_snapshot",
     "list_snapshots",
     "missing_snapshot",
     "whole_snapshots",
 ]
-
-_GENERATIONS = 8
 
 
 @dataclass(frozen=True)
@@ -147,7 +138,7 @@ def ancestors(folder: Path, manifest: Manifest) -> Iterator[Manifest]:
 
     Of those that were removed the manifest and the changes are still there, for a while.
     """
-    for _ in range(_GENERATIONS):
+    for _ in range(GENERATIONS):
         if not manifest.parent:
             return
         try:
@@ -155,21 +146,3 @@ def ancestors(folder: Path, manifest: Manifest) -> Iterator[Manifest]:
         except MasterNotFoundError:
             return
         yield manifest
-
-
-def changes_since(
-    folder: Path, manifest: Manifest, most: int
-) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
-    """Give the ids of earlier snapshots, the newest first, and the codes of what changed since.
-
-    A row whose code is not among them is the same in both snapshots. It ends where more than
-    ``most`` codes would be needed, and where the changes of a snapshot are not there any more.
-    """
-    codes = np.empty(0, dtype=np.int64)
-    with suppress(FileNotFoundError, MasterNotFoundError, CorruptPageError):
-        for _ in range(_GENERATIONS):
-            if not manifest.parent or len(codes) + manifest.changed > most:
-                return
-            codes = np.union1d(codes, manifest.changes(folder))
-            yield manifest.parent.partition("-")[0], codes
-            manifest = Manifest.load(folder, f"{manifest.parent}.manifest")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.master.files.master import Master
+    from semistream.master.files.master import FileMaster
     from semistream.master.sync.rewrite import Rewrite
 
 __all__ = ["counted", "parent_filter"]
@@ -28,7 +28,7 @@ _FULLEST = 0.45
 """The share of a filter's bits above which it is made anew: 4 % of absent keys pass, not 2 %."""
 
 
-def parent_filter(parent: Master, memory: int) -> KeyFilter:
+def parent_filter(parent: FileMaster, memory: int) -> KeyFilter:
     """Give the parent's filter, as large as a quarter of the memory can hold."""
     words = parent.manifest.filter_words
     affordable = KeyFilter.affordable(words, parent.statistics.values, memory // 4)

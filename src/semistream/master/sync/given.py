@@ -14,13 +14,13 @@ from semistream.master.source import Rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from semistream.master.files.master import Master
+    from semistream.master.files.master import FileMaster
 
 __all__ = ["given_changes"]
 
 
 def given_changes(
-    master: Master,
+    master: FileMaster,
     upserts: Any,  # noqa: ANN401 - a table, batch or reader
     deletes: Any,  # noqa: ANN401 - likewise, or keys
 ) -> Feed:
@@ -46,7 +46,7 @@ def _conformed(what: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Record
 
 
 def _checked(
-    what: str, table: object, master: Master, names: Iterable[str]
+    what: str, table: object, master: FileMaster, names: Iterable[str]
 ) -> pa.RecordBatchReader:
     """Open a table of changes; its columns must have types that no value is guessed from."""
     reader, wanted = Rows.of(table, what).reader, plain_schema(master.schema)
@@ -71,7 +71,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
 
 
-def _deletes(deletes: Any, master: Master) -> pa.RecordBatchReader:  # noqa: ANN401
+def _deletes(deletes: Any, master: FileMaster) -> pa.RecordBatchReader:  # noqa: ANN401
     """Return the keys to take out as batches of the key columns."""
     if isinstance(deletes, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         reader = _checked("deletes", deletes, master, master.key)
@@ -89,7 +89,7 @@ def _deletes(deletes: Any, master: Master) -> pa.RecordBatchReader:  # noqa: ANN
     return _checked("deletes", pa.table({master.key[0]: values}), master, master.key)
 
 
-def _array(deletes: Any, master: Master) -> pa.Array:  # noqa: ANN401 - anything
+def _array(deletes: Any, master: FileMaster) -> pa.Array:  # noqa: ANN401 - anything
     """Return Python's values as an array of the key's type, if they are of its kind.
 
     Arrow, told that type, would cut 1.5 to 1.

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from semistream.arrow.keys import is_among
 from semistream.errors import MasterError
-from semistream.master.files.format import CODE
 from semistream.master.lake.table import Scope
+from semistream.master.protocol import CODE
 from semistream.master.sync.identity import row_ids
 from semistream.names import unused
 

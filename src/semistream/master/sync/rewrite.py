@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from semistream.master.files.drafts import Draft
     from semistream.master.files.filter import KeyFilter
-    from semistream.master.files.master import Master
+    from semistream.master.files.master import FileMaster
 
 __all__ = ["Left", "Rewrite", "Tally"]
 
@@ -94,7 +94,7 @@ class Rewrite:
 
     def __init__(
         self,
-        parent: Master,
+        parent: FileMaster,
         pages: Draft,
         filter: KeyFilter,  # noqa: A002 - the word users look for
         scope: Scope,

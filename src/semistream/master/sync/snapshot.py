@@ -16,7 +16,7 @@ from semistream.master.build.sort import ExternalSort
 from semistream.master.build.target import Origin, Target, sizes
 from semistream.master.files.drafts import Draft
 from semistream.master.files.format import Manifest
-from semistream.master.files.master import Master, open_master
+from semistream.master.files.master import FileMaster
 from semistream.master.lake.find import find_table
 from semistream.master.lake.table import Scope, UnreadError
 from semistream.master.place import named
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 class Synced:
     """What a sync did, and the master as it is now."""
 
-    master: Master
+    master: FileMaster
     how: str
     """``"change data feed"``, ``"files"``, ``"all rows"``, ``"given"``; empty: nothing was new."""
     values: int
@@ -129,7 +129,7 @@ def sync_master(
     target = _target(Manifest.load(folder), folder)
     room = sizes(target.page_bytes, memory)[1]
     with target.building():
-        parent = open_master(folder)
+        parent = FileMaster.current(folder)
         sync = _Sync(parent, _target(parent.manifest, folder), room, report)
         if given:
             return sync.apply(given_changes(parent, upserts, deletes), {})
@@ -164,7 +164,7 @@ def _table(manifest: Manifest, version: int | None, source: Any) -> LakeTable:  
 class _Sync:
     """One sync: what it changes, and how it tells."""
 
-    parent: Master
+    parent: FileMaster
     target: Target
     memory: int
     progress: Callable[[Progress], None]
@@ -192,8 +192,9 @@ class _Sync:
 
     def _with_columns_of(self, table: LakeTable) -> _Sync:
         """Check the columns; take over which of them may be null, for pages do not care."""
-        manifest = replace(self.parent.manifest, schema=_checked_schema(self.parent.schema, table))
-        parent = replace(self.parent, manifest=manifest)
+        schema = _checked_schema(self.parent.schema, table)
+        manifest = replace(self.parent.manifest, schema=schema)
+        parent = replace(self.parent, manifest=manifest, schema=schema)
         return replace(self, parent=parent, target=_target(manifest, self.target.folder))
 
     def apply(self, feed: Feed, note: Mapping[str, Any]) -> Synced:
@@ -232,14 +233,16 @@ class _Sync:
                 self.target.publish(pages, rewrite.writer.index, counts, keys, origin)
             elif note:
                 self.target.restate(replace(parent.manifest, source=note))
-            return _synced(open_master(self.target.folder), feed.how, rewrite.tally, len(changed))
+            return _synced(
+                FileMaster.current(self.target.folder), feed.how, rewrite.tally, len(changed)
+            )
 
 
-def _none(master: Master) -> pa.RecordBatch:
+def _none(master: FileMaster) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=master.page_schema)
 
 
-def _synced(master: Master, how: str, tally: Tally, values: int) -> Synced:
+def _synced(master: FileMaster, how: str, tally: Tally, values: int) -> Synced:
     written_bytes = master.manifest.pages_bytes - tally.bytes_copied if values else 0
     done = tally if values else Tally()
     return Synced(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from semistream.errors import OptionError
+from semistream.master import FileMaster
 from semistream.spec import PARTITION, TRANSFER
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ class Setting:
     @property
     def in_memory(self) -> bool:
         """Whether hosts hold the master's mapped pages, or have room for them."""
-        if self.master.read != "mapped" or self.algorithm != "adaptive":
+        if not (isinstance(self.master, FileMaster) and self.master.is_mapped):
+            return False
+        if self.algorithm != "adaptive":
             return False
         if self.hosts is None:
             return True
@@ -70,7 +73,7 @@ class Setting:
     @property
     def live(self) -> bool:
         """Whether the master is in a database, and asked by lists of keys."""
-        return self.master.read == "database"
+        return self.master.is_live
 
     @property
     def scalar(self) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from semistream.errors import BudgetError, OptionError, SchemaError
-from semistream.master import Master
+from semistream.master import FileMaster
 from semistream.master.open import checked_path
 from semistream.master.place import without_secrets
 from semistream.missing import SPLITTING, STATUS, OnMissing
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from semistream.master import Master
     from semistream.missing import Missing
     from semistream.spec import On
 
@@ -87,7 +88,7 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     spark = df.sparkSession
     job = settled(spark, _job(df, master, wish), df.isStreaming)
     table = opened(job)
-    if job.is_versioned and not df.isStreaming:  # also where nothing could be held
+    if isinstance(table, FileMaster) and not df.isStreaming:  # also where nothing could be held
         job = replace(job, files=table.manifest.files)
     job = job.resolved(table, wish.on, wish.select)
     check_collations(df.schema, job.on)
@@ -146,8 +147,8 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
     database = for_workers(master)
     path: str | os.PathLike[str]
     if database is not None:
-        path, read = f"{database.store.address}/{database.store.table}", database.read
-    elif isinstance(master, Master):
+        path, read = f"{database.store.address}/{database.store.table}", "database"
+    elif isinstance(master, FileMaster):
         path, read = master.path, master.read
     else:
         path, read = checked_path(master), wish.read
@@ -172,7 +173,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
         single=wish.single,
         missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
         earlier=_earlier(df, wish.how),
-        files=master.manifest.files if isinstance(master, Master) and master.chosen else "",
+        files=master.manifest.files if isinstance(master, FileMaster) and master.chosen else "",
     )
 
 

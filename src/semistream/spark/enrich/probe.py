@@ -14,7 +14,7 @@ from semistream.master.place import without_secrets
 from semistream.spark.cluster.executors import context_of, executors, is_local
 from semistream.spark.lookup.database import reach
 from semistream.spark.lookup.snapshot import may_pin, warn_unpinned
-from semistream.spark.lookup.worker import opened
+from semistream.spark.lookup.worker import opened_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,7 +89,7 @@ def _look(job: Job) -> _Seen:
     error, held = "", 0.0
     try:
         if job.database is None:
-            held = opened(job).reader().held()
+            held = opened_files(job).reader().held()
         else:
             reach(job.database)
     except (SemistreamError, OSError) as failure:

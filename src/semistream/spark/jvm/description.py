@@ -15,7 +15,7 @@ from semistream.spark.types import transferred, type_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from semistream.master import Master
+    from semistream.master import FileMaster, Master
 
 __all__ = ["described", "known_bytes", "unreadable"]
 
@@ -31,7 +31,7 @@ _OBJECT = 16  # bytes of a Java array beside its items
 _REFERENCE = 8
 
 
-def unreadable(master: Master, select: Sequence[str]) -> str:
+def unreadable(master: FileMaster, select: Sequence[str]) -> str:
     """Say why Java does not read these columns of a master, or find keys; nothing if it does."""
     if len(master.key) > 1:
         return "the key has several columns"
@@ -74,7 +74,7 @@ def _conversion(kind: pa.DataType) -> int:
     return int(kind in _UNSIGNED)
 
 
-def described(master: Master, select: Sequence[str]) -> str:
+def described(master: FileMaster, select: Sequence[str]) -> str:
     """Give the description that `Description.java` takes apart; the index was verified."""
     key = _compared(master)
     columns, buffers = layout(master.page_schema, [*select, *key])

@@ -9,6 +9,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql.types import IntegralType, LongType, StringType
 
 from semistream.errors import MasterError
+from semistream.master import FileMaster
 from semistream.names import unused
 from semistream.spark.cluster.executors import context_of
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
@@ -39,8 +40,8 @@ def why_not(spark: SparkSession, job: Job, master: Master) -> str:
     """Say why the JVM cannot do the look-ups of a job; nothing if it can."""
     if context_of(spark) is None:
         return "over Spark Connect there is no way to Spark's JVM"
-    if master.read != "mapped":
-        return f"read={master.read!r} is done in Python"
+    if not (isinstance(master, FileMaster) and master.is_mapped):
+        return f"read={job.read!r} is done in Python"
     if job.algorithm != "adaptive" or job.options:
         return "a chosen algorithm, or options of one, are for Python"
     if job.copies or "://" in job.path:
@@ -56,7 +57,7 @@ def why_not(spark: SparkSession, job: Job, master: Master) -> str:
     return unreadable(master, job.select) or _too_large(job, master) or _no_classes(spark)
 
 
-def _too_large(job: Job, master: Master) -> str:
+def _too_large(job: Job, master: FileMaster) -> str:
     held = known_bytes(master, job.select)
     if held <= job.memory:
         return ""
@@ -116,7 +117,7 @@ def _describing(job: Job) -> Describe:
     return describe
 
 
-def _described(job: Job, master: Master, streaming: bool) -> str:
+def _described(job: Job, master: FileMaster, streaming: bool) -> str:
     """Describe a snapshot that may have come since the query was started."""
     if why := unreadable(master, job.select) or _too_large(job, master):
         msg = (

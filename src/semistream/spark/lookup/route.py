@@ -54,7 +54,7 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
         master, fields = opened(job), [job.stream.field(name) for name in job.on]
         # A database has no pages: then those of a few keys are as good. Hosts have seeds of their
         # own for it, and a task that is run again on another one must divide rows as before.
-        live = master.read == "database"
+        live = master.is_live
         coding = replace(master.keys, seed=0) if live else master.keys
         for keys in batches:
             typed = [cast(key, f.type) for key, f in zip(keys, fields, strict=True)]

@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
 
     from semistream.join import Join
-    from semistream.master import Master
+    from semistream.master import FileMaster, Master
     from semistream.spark.lookup.job import Job
     from semistream.spark.lookup.reports import Key
 
     Channel = Accumulator[dict[Key, Report]] | None
 
-__all__ = ["answer_keys", "checked", "join_rows", "opened"]
+__all__ = ["answer_keys", "checked", "join_rows", "opened", "opened_files"]
 
 log = logging.getLogger(__name__)
 
 _SHAPE = re.compile(rb"[0-9a-f]{16}")  # see `shape_of`
 _REMEMBERED: set[tuple[str, str, str]] = set()
-_OPENED: dict[tuple[str, str], dict[object, Master]] = {}
+_OPENED: dict[tuple[str, str], dict[object, FileMaster]] = {}
 _OPEN = 2  # snapshots of a master: a task of the batch before may still be running
 
 
@@ -59,8 +59,11 @@ def opened(job: Job, of: tuple[str, str] | None = None) -> Master:
 
     The micro-batch is this task's, or that of a query and a number.
     """
-    if job.database is not None:
-        return in_database(job.database)
+    return opened_files(job, of) if job.database is None else in_database(job.database)
+
+
+def opened_files(job: Job, of: tuple[str, str] | None = None) -> FileMaster:
+    """Return a master of files as a micro-batch sees it."""
     files = snapshot_of(job, of)
     path = local_copy(job.path, job.copies, files) if job.copies else job.path
     known = _OPENED.setdefault((job.path, job.read), {})
@@ -79,9 +82,9 @@ def opened(job: Job, of: tuple[str, str] | None = None) -> Master:
     return master
 
 
-def _open(job: Job, path: str, files: str) -> Master:
+def _open(job: Job, path: str, files: str) -> FileMaster:
     try:
-        master = open_master(path, job.read, snapshot=files or None)
+        master = open_master(Path(path), job.read, snapshot=files or None)
     except SnapshotNotFoundError as error:
         way = (
             "call enrich again, which takes the current one"
@@ -131,9 +134,9 @@ def answer_keys(
         yield from refusal.answers(answers.finish())
 
 
-def checked(job: Job, of: tuple[str, str] | None) -> Master:
+def checked(job: Job, of: tuple[str, str] | None) -> FileMaster:
     """Give the master as a micro-batch of a query sees it, for one answer a row."""
-    master = opened(job, of)
+    master = opened_files(job, of)
     _check_unique(job, master)
     _remember(job, master, of[0] if of else "")
     return master
@@ -188,7 +191,7 @@ def _remember(job: Job, master: Master, query: str) -> None:
     if not query or job.copies or job.database or (query, job.path, job.shape) in _REMEMBERED:
         return
     taken = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())
-    note = master.path / f".query-{query}-{taken}"
+    note = Path(job.path) / f".query-{query}-{taken}"
     with suppress(OSError):
         if _noted(note, job.shape) != job.shape:
             msg = (

@@ -38,7 +38,7 @@ class PageCache(Cache):
     @staticmethod
     def page_price(task: Task) -> int:
         """Give the bytes of the largest page, held as rows with their index."""
-        rows = int(task.spec.master.index.rows.max(initial=0))
+        rows = int(task.spec.files.index.rows.max(initial=0))
         return int(task.cache_cost(rows, task.page_bytes)) + 1
 
     def asked(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:

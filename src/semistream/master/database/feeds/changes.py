@@ -98,8 +98,8 @@ class Changes:
                 self.follower = Follower(feed, kind, _adding(weakref.ref(self), keys, padded))
                 self.follower.start()
 
-    def settle(self) -> None:
-        """Have everything count as changed while the feed is not heard."""
+    def distrust(self) -> None:
+        """Count everything as changed while the feed is not heard."""
         if not self.trusted:
             self.add(None)
 

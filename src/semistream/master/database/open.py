@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,11 +14,10 @@ from semistream.master.database.address import Address
 from semistream.master.database.dialect import Table, checked_conditions
 from semistream.master.database.feeds.kafka import Topic
 from semistream.master.database.feeds.postgresql import Notifications
-from semistream.master.database.keys import OrderedKeys
-from semistream.master.database.master import DatabaseMaster, one_page
+from semistream.master.database.master import DatabaseMaster, OrderedKeys
 from semistream.master.database.retry import Retry
 from semistream.master.database.store import Store
-from semistream.master.files.format import Manifest, Statistics, page_schema
+from semistream.master.protocol import Statistics, page_schema
 from semistream.system.shared_folder import boot_seed
 from semistream.units import parse_seconds
 
@@ -160,21 +158,12 @@ def _warn_without_index(store: Store, found: Found, key: tuple[str, ...]) -> Non
 def _master(
     store: Store, found: Found, table: Table, lives: tuple[float | None, float | None]
 ) -> DatabaseMaster:
-    schema = table.schema
-    keys = OrderedKeys.of(schema, table.key, boot_seed())
+    keys = OrderedKeys.of(table.schema, table.key, boot_seed())
     statistics = _statistics(store, found, table, keys)
-    manifest = Manifest(
-        snapshot="", files="", key=table.key, schema=schema, page_bytes=0,
-        statistics=statistics, index_checksum=0, pages_bytes=0, filter_words=0, filter_checksum=0,
-    )  # fmt: skip
     return DatabaseMaster(
-        path=Path(str(store.address)) / store.table,
-        read="database",
-        manifest=manifest,
         keys=keys,
-        index=one_page(),
-        pages_file=None,  # type: ignore[arg-type] # there is no file
-        filter_file=None,
+        schema=table.schema,
+        statistics=statistics,
         store=store,
         table=table,
         ttl=lives[0],

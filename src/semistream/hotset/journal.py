@@ -1,4 +1,4 @@
-"""The file of a state that all processes write to: counters, and rows on their way."""
+"""The file of a hot set that all processes write to: counters, and staged rows."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     from semistream.hotset.sizes import HostSizes
 
-__all__ = ["Common"]
+__all__ = ["Journal"]
 
 _MAGIC = 0x31_4E4F_4D4D_4F43  # COMMON1
 _ROWS, _THRESHOLD, _STAGED, _SNAPSHOT = 2, 3, 4, 5  # words of the header, after magic and boot
 
 
-class Common:
-    """Counters without any lock, for a count that is lost costs little; the rest under a lock.
+class Journal:
+    """Counters without any lock, for a lost count costs little; staged rows under a lock.
 
     Parameters
     ----------
     path
-        The file; it is made if there is none.
+        The file; it is created if there is none.
     sizes
         The bytes of its parts.
     """
@@ -52,7 +52,7 @@ class Common:
         self.nbytes = size
 
     def _begin(self) -> None:
-        """Start anew where the system did: rows that were staged before may be there in part."""
+        """Start anew after a reboot: what was written before may be incomplete."""
         if self._is_begun or not self._file.wait_for_lock(alone=True):
             return  # someone else is at it
         if not self._is_begun:
@@ -66,9 +66,9 @@ class Common:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Be the only one who stages, publishes and ages; tell whether that is so.
+        """Exclude others from staging, publishing and ageing; yield whether that succeeded.
 
-        It is not to be nested: the inner one would succeed, and end the outer one.
+        It must not be nested: the inner one would succeed, and unlock the outer one.
         """
         alone = self._file.lock(alone=True)
         try:
@@ -83,12 +83,12 @@ class Common:
         return int(self._words[_ROWS])
 
     def count(self, rows: int) -> None:
-        """Note stream rows."""
+        """Count stream rows."""
         self._words[_ROWS] += np.uint64(rows)
 
     @property
     def threshold(self) -> float:
-        """How often a row must have been asked for, to be held."""
+        """Hits that a row must have to be staged."""
         return max(1.0, float(self._numbers[_THRESHOLD]))
 
     @threshold.setter
@@ -102,12 +102,12 @@ class Common:
         self._words[_ROWS] = 0
 
     def staged_bytes(self, snapshot: int) -> int:
-        """Give the bytes of the rows of this snapshot that are on their way."""
+        """Return the bytes of the staged rows of this snapshot."""
         staged = int(self._words[_STAGED]) if int(self._words[_SNAPSHOT]) == snapshot else 0
         return min(staged, len(self._log_bytes))
 
     def stage(self, rows: pa.RecordBatch, snapshot: int) -> bool:
-        """Append rows of this snapshot of the master, if there is room."""
+        """Stage rows of this snapshot of the master; return whether there was room."""
         if int(self._words[_SNAPSHOT]) != snapshot:
             self.clear()
             self._words[_SNAPSHOT] = snapshot
@@ -120,15 +120,15 @@ class Common:
         return True
 
     def staged(self, schema: pa.Schema, snapshot: int) -> Iterator[pa.RecordBatch]:
-        """Give the rows of this snapshot that are on their way; their memory is the file's."""
+        """Yield the staged rows of this snapshot; their memory is the file's."""
         reader = pa.BufferReader(self._log.slice(0, self.staged_bytes(snapshot)))
         while reader.tell() < reader.size():
             yield pa.ipc.read_record_batch(pa.ipc.read_message(reader), schema)
 
     def clear(self) -> None:
-        """Forget the rows on their way."""
+        """Forget the staged rows."""
         self._words[_STAGED] = 0
 
     def close(self) -> None:
-        """Close the file; mappings go when no one looks at them any more."""
+        """Close the file; mappings go with their last reader."""
         self._file.close()
