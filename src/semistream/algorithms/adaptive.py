@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.algorithms.worth import MOST_COUNTED, Passed, Rest, cache_pays, far_ahead
+from semistream.algorithms.worth import Passed, Rest, cache_pays, far_ahead
 from semistream.arrow.memory import take
-from semistream.arrow.types import row_bytes
 from semistream.engine.algorithm import Algorithm
 from semistream.engine.cache import Cache, CacheCost
 from semistream.engine.lookup import Lookup, page_faults
 from semistream.engine.output import gathered_schema
 from semistream.engine.plan import Settings, TooSmall
+from semistream.engine.ranking import MOST_COUNTED, best_that_fit, keep_best, value_starts
 from semistream.engine.sketch import Sketch
 from semistream.errors import OptionError
 from semistream.kernels.loops import WAITING, count_waiting
@@ -235,8 +235,7 @@ class Adaptive(Algorithm):
     def _that_fit(self, begin: Rows, count: Rows, hits: Rows) -> tuple[Rows, Rows, Rows]:
         """Give the hottest values, as many as may be staged."""
         room = (self._staging - self._staged_bytes) / (self._row + self.engine.master.row_bytes)
-        order = np.argsort(-hits / count, kind="stable")
-        fit = order[np.cumsum(count[order]) <= room]
+        fit = best_that_fit(hits / count, count, room)
         return begin[fit], count[fit], hits[fit]
 
     def _stage(
@@ -350,17 +349,10 @@ class Adaptive(Algorithm):
 
     def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
         """Tell which rows stay: the values most frequent for their bytes, as many as have room."""
-        firsts = cache.firsts()
-        rows = np.diff(firsts, append=len(cache))
-        sizes = np.add.reduceat(row_bytes(cache.batch), firsts) if len(firsts) else firsts
-        sizes = cache.cost.fixed * rows + cache.cost.factor * sizes
-        worth = cache.hits[firsts] * self._row / sizes
-        order = np.argsort(-worth, kind="stable")
-        gone = np.cumsum(sizes[order]) > self._room
-        lost = float(worth[order[gone]].max(initial=0.0))
+        starts, rows = cache.values()
+        sizes = cache.value_bytes(starts, rows)
+        stays, lost = keep_best(cache.hits[starts] * self._row / sizes, sizes, self._room)
         self._threshold = min(max(1.0, lost), MOST_COUNTED)
-        stays = np.ones(len(firsts), dtype=np.bool_)
-        stays[order[gone]] = False
         return np.repeat(stays, rows)
 
     def _weigh(self) -> None:
@@ -383,10 +375,10 @@ class Adaptive(Algorithm):
 
     def _coldest(self) -> float:
         """Give the mean hits of a row in the cache's coldest eighth."""
-        firsts = self._cache.firsts()
-        if not len(firsts):
+        starts, rows = self._cache.values()
+        if not len(starts):
             return 0.0
-        worth = self._cache.hits[firsts] / np.diff(firsts, append=len(self._cache))
+        worth = self._cache.hits[starts] / rows
         eighth = max(1, len(worth) // 8)
         return float(np.partition(worth, eighth - 1)[:eighth].mean())
 
@@ -464,5 +456,5 @@ def _values(
     rows: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Give where the pairs of each window row begin, and how many they are."""
-    begin = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    begin = value_starts(rows)
     return begin, np.diff(begin, append=len(rows))

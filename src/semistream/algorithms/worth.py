@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from semistream.engine.ranking import MOST_COUNTED
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["MOST_COUNTED", "PAGE_COST", "Passed", "Rest", "cache_pays", "far_ahead"]
+__all__ = ["PAGE_COST", "Passed", "Rest", "cache_pays", "far_ahead"]
 
 PAGE_COST = 300
 """Rows that are answered in the time that a page takes: 40 to 60 µs against 0.15."""
-MOST_COUNTED = 254
-"""By the sketch; a key that was asked for more often may always enter."""
 _SPARED = 0.6  # of the work of a row that waits is spared one that the cache answers
 _IN_VAIN = 0.25  # of it costs a row that the cache does not answer: to look, to count, to exchange
 _CLEARLY = 8  # times as often as others are asked for, and a value is hot where none was before

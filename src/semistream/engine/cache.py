@@ -17,6 +17,7 @@ from semistream.arrow.columns import in_place_width, make_column, varying_room
 from semistream.arrow.keys import random_salt
 from semistream.arrow.memory import concat_rows, take_rows
 from semistream.arrow.types import row_bytes
+from semistream.engine.ranking import value_starts
 from semistream.kernels.loops import GONE, WAITING, chain_values, probe_values
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ class Cache:
     >>> cache = Cache(pa.schema([("code", pa.int64()), ("name", pa.string())]), capacity=1 << 20)
     >>> cache.stage(pa.record_batch({"code": [7, 7], "name": ["a", "b"]}), np.array([5, 5]), born=0)
     >>> cache.epoch()
-    >>> len(cache.firsts()), cache.codes.tolist()
-    (1, [7, 7])
+    >>> cache.values()[0].tolist(), cache.codes.tolist()
+    ([0], [7, 7])
     """
 
     def __init__(self, schema: pa.Schema, capacity: int) -> None:
@@ -142,11 +143,22 @@ class Cache:
         """Bytes that the rows here, staged ones included, need when the next epoch comes."""
         return self.cost(len(self), self._rows_bytes) + self.staged_bytes
 
-    def firsts(self) -> npt.NDArray[np.int64]:
-        """Give the first row of each join value."""
-        starts = np.ones(len(self), dtype=np.bool_)
-        np.not_equal(self.codes[1:], self.codes[:-1], out=starts[1:])
-        return np.flatnonzero(starts)
+    def values(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the first row of each join value, and how many rows it has."""
+        starts = value_starts(self.codes)
+        return starts, np.diff(starts, append=len(self))
+
+    def value_bytes(
+        self, starts: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """Return the bytes that each join value takes here."""
+        sizes = np.add.reduceat(row_bytes(self.batch), starts) if len(starts) else starts
+        return self.cost.fixed * rows + self.cost.factor * sizes
+
+    @property
+    def mean_row(self) -> float:
+        """Bytes that a row takes here in the mean."""
+        return self.cost(1, self.batch.nbytes / max(1, len(self)))
 
     def probe(
         self,

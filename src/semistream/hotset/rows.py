@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from semistream.arrow.memory import take_rows
 from semistream.engine.fresh import MICROSECONDS, AbsentKeys, FreshRows, Moment, group_values
+from semistream.engine.ranking import keep_best
 from semistream.hotset.sizes import BESIDE
 from semistream.kernels.loops import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
 
@@ -216,11 +217,10 @@ class HostRows(FreshRows):
     def _hottest(self, hits: Codes, counts: Codes, sizes: Codes) -> Flags:
         """Choose values asked for often enough, as many as may be staged."""
         chosen: Flags = hits > self._state.threshold * counts
-        order = np.flatnonzero(chosen)
-        order = order[np.argsort(-hits[order] / counts[order], kind="stable")]
         # An Arrow message has a header, and padding for each column.
         room = self._state.staging - 1024 - 128 * len(self._schema)
-        chosen[order[np.cumsum(sizes[order] + 16) > room]] = False
+        worth = hits[chosen] / counts[chosen]
+        chosen[chosen] = keep_best(worth, sizes[chosen] + 16, room)[0]
         return chosen
 
     def publish(self, rows_in: int) -> None:

@@ -12,6 +12,7 @@ from semistream.arrow.memory import take_rows
 from semistream.engine.algorithm import share
 from semistream.engine.cache import Cache
 from semistream.engine.plan import Settings
+from semistream.engine.ranking import keep_best
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -114,14 +115,9 @@ class Cachejoin(Hybridjoin):
 
     def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
         """Tell which rows stay: the most frequent join values that fill seven eighths."""
-        firsts = cache.firsts()
-        rows = np.diff(firsts, append=len(cache))
-        each = cache.cost(1, cache.batch.nbytes / max(1, len(cache)))
-        order = np.argsort(-cache.hits[firsts], kind="stable")
-        full = np.cumsum(rows[order]) * each > self._capacity * 7 / 8
-        stays = np.ones(len(firsts), dtype=np.bool_)
-        stays[order[full]] = False
-        return np.repeat(stays, rows)
+        starts, rows = cache.values()
+        sizes = rows * cache.mean_row
+        return np.repeat(keep_best(cache.hits[starts], sizes, self._capacity * 7 / 8)[0], rows)
 
     def memory_used(self) -> dict[str, int]:
         """Give the bytes of the cache."""

@@ -16,6 +16,7 @@ from semistream.arrow.types import plain_schema
 from semistream.engine.algorithm import share
 from semistream.engine.cache import Cache
 from semistream.engine.engine import Engine
+from semistream.engine.ranking import keep_best
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ class Derakhshan(Hybridjoin):
 
     def used(self) -> None:
         """Note which values were asked for since the last call: they are the youngest now."""
-        firsts = self._cache.firsts()
-        asked = firsts[self._cache.hits[firsts] > 0]
+        starts, _ = self._cache.values()
+        asked = starts[self._cache.hits[starts] > 0]
         self._cache.born[asked] = self.engine.metrics.rows_in
         self._cache.hits[:] = 0
 
@@ -151,15 +152,12 @@ class Derakhshan(Hybridjoin):
 
     def _youngest(self, cache: Cache, needed: Codes, price: float) -> npt.NDArray[np.bool_]:
         """Tell which rows stay: those needed, and of the others the last used, up to 3/4."""
-        firsts = cache.firsts()
-        rows = np.diff(firsts, append=len(cache))
-        each = cache.cost(1, cache.batch.nbytes / max(1, len(cache)))
-        age = np.where(np.isin(cache.codes[firsts], needed), -1, -cache.born[firsts] + 2**62)
-        order = np.argsort(age, kind="stable")
-        full = np.cumsum(rows[order]) * each > min(self._capacity * 3 / 4, self._capacity - price)
-        stays = np.ones(len(firsts), dtype=np.bool_)
-        stays[order[full & (age[order] >= 0)]] = False
-        return np.repeat(stays, rows)
+        starts, rows = cache.values()
+        must_stay = np.isin(cache.codes[starts], needed)
+        worth = np.where(must_stay, 2**62, cache.born[starts])
+        room = min(self._capacity * 3 / 4, self._capacity - price)
+        stays, _ = keep_best(worth, rows * cache.mean_row, room)
+        return np.repeat(stays | must_stay, rows)
 
     def memory_used(self) -> dict[str, int]:
         """Give the bytes of the cache."""

@@ -11,6 +11,7 @@ from semistream.algorithms.published.parts.page_cache import PageCache
 from semistream.arrow.memory import take_rows
 from semistream.engine.algorithm import Algorithm, positive, share
 from semistream.engine.plan import Settings
+from semistream.engine.ranking import best_that_fit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -167,7 +168,7 @@ class PartitionJoin(Algorithm):
         cache = self._cache
         pages, hits = cache.asked()
         each = cache.cost(len(cache), cache.batch.nbytes) / max(1, len(pages))
-        best = np.argsort(-hits, kind="stable")[: int(most // max(1, each))]
+        best = best_that_fit(hits, np.ones(len(hits)), most // max(1, each))
         return cache.rows_of(pages[best].tolist())
 
     def memory_used(self) -> dict[str, int]:

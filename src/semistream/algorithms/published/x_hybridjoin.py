@@ -9,6 +9,7 @@ import numpy as np
 
 from semistream.algorithms.published.hybridjoin import Hybridjoin
 from semistream.engine.plan import Settings
+from semistream.engine.ranking import best_that_fit
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class XHybridjoin(Hybridjoin):
         else:
             weight = self._counts.astype(np.float32)
             weight[list(self.held)] *= _STAYS
-            best = np.argsort(-weight, kind="stable")[:count]
+            best = best_that_fit(weight, np.ones(len(weight)), count)
         single = [page for page in best.tolist() if len(master.parts(page)) == 1]
         return np.array(single, dtype=np.int64)
 

@@ -11,6 +11,7 @@ from semistream.arrow.memory import take_rows
 from semistream.engine.algorithm import Algorithm
 from semistream.engine.cache import Cache
 from semistream.engine.plan import Settings
+from semistream.engine.ranking import value_starts
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -72,7 +73,7 @@ class CacheInequality(Algorithm):
             return  # not even a value with one row wins
         batch = page.batch
         codes = batch.column(0).to_numpy()
-        firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+        firsts = value_starts(codes)
         m = np.diff(firsts, append=len(codes))
         wins = counts[firsts] * self._v_s > m * self._v_r
         if wins.any() and self._has_room(int(m[wins].sum()) * self._v_r):
@@ -117,10 +118,9 @@ class CacheInequality(Algorithm):
     def _judge(self) -> None:
         metrics, cache = self.engine.metrics, self._cache
         queue = self.queue_rows()
-        firsts = cache.firsts()
+        firsts, m = cache.values()
         seen = metrics.rows_in - cache.born[firsts]
         judged = seen >= queue
-        m = np.diff(firsts, append=len(cache))
         n = cache.hits[firsts] * (queue / np.maximum(seen, 1))
         loses = judged & (m * self._v_r > n * self._v_s)
         self._evict = np.union1d(self._evict, cache.codes[firsts[loses]])

@@ -43,9 +43,9 @@ class PageCache(Cache):
 
     def asked(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Give the pages that are held, and how often each was asked for."""
-        firsts = self.firsts()
-        pages, owner = np.unique(self._master.page_of(self.codes[firsts]), return_inverse=True)
-        hits = np.bincount(owner, weights=self.hits[firsts], minlength=len(pages))
+        starts, _ = self.values()
+        pages, owner = np.unique(self._master.page_of(self.codes[starts]), return_inverse=True)
+        hits = np.bincount(owner, weights=self.hits[starts], minlength=len(pages))
         return pages, hits.astype(np.int64)
 
     def rows_of(self, pages: Iterable[int]) -> npt.NDArray[np.bool_]:
