@@ -159,7 +159,7 @@ class Join:
         return self._running
 
     def close(self) -> None:
-        """Give all memory back, and to the host what was learnt; drain before, or rows are lost.
+        """Release all memory, and to the host what was learnt; drain before, or rows are lost.
 
         A second call does nothing; metrics remain.
         """

@@ -15,8 +15,8 @@ import pytest
 
 import semistream as ss
 from semistream.arrow.page_directory import Blocks
-from semistream.engine import shared_directory as directory
-from semistream.engine.shared_directory import Directory
+from semistream.engine import lookup as directory
+from semistream.engine.lookup import Directory
 from semistream.kernels import memory as raw
 
 NAMES = [f"c{i}" for i in range(8)]

@@ -117,7 +117,7 @@ class Adaptive(Algorithm):
     def _components(
         cls, task: Task, at_once: bool | None, generous: bool
     ) -> tuple[Components, AdaptiveSettings]:
-        """Give all components but the window; a small budget has no look-up and reads one page."""
+        """Return all but the window; a small budget has no look-up and reads one page at a time."""
         page, master = max(1, task.page_bytes), task.spec.master
         pages = min(16, max(2, task.memory // 8 // page)) if generous else 1
         pages = min(pages, max(1, master.pages))
@@ -179,13 +179,13 @@ class Adaptive(Algorithm):
     def _in_memory(self) -> bool:
         return self._forced or self.engine.reader.held() >= _HELD
 
-    def looked_up(self, rows: int, faults: int) -> None:
+    def note_lookups(self, rows: int, faults: int) -> None:
         """Use the window when looking up has to wait for the disk too often."""
         if faults * _RARE > rows + _RARE and not self._forced:
             self._at_once, self._patience = False, 2 * self._patience
             self._faults, self._seen_pages = page_faults(), self.engine.metrics.pages_read
 
-    def iterated(self) -> int:
+    def end_round(self) -> int:
         """Look rows up again when pages lie in memory, and sweeps do not wait for the disk."""
         pages = self.engine.metrics.pages_read - self._seen_pages
         if self.engine.lookup is not None and pages >= self._patience:
@@ -200,7 +200,7 @@ class Adaptive(Algorithm):
         """The join values that are most frequent for their bytes."""
         return self._cache
 
-    def collected(self, pairs: Pairs) -> None:
+    def note_output(self, pairs: Pairs) -> None:
         """Stage the join values that were asked for more often than the last that had to go."""
         window, last = self.engine.window, pairs.rows[-1][-1]
         continued, self._cut = self._cut, bool(window.state[last] == WAITING)
@@ -233,7 +233,7 @@ class Adaptive(Algorithm):
             self._stage(codes, pairs, chosen, np.repeat(hits, count))
 
     def _that_fit(self, begin: Rows, count: Rows, hits: Rows) -> tuple[Rows, Rows, Rows]:
-        """Give the hottest values, as many as may be staged."""
+        """Return the hottest values, as many as may be staged."""
         room = (self._staging - self._staged_bytes) / (self._row + self.engine.master.row_bytes)
         fit = best_that_fit(hits / count, count, room)
         return begin[fit], count[fit], hits[fit]
@@ -271,7 +271,7 @@ class Adaptive(Algorithm):
         if self._staged_bytes + self._cache.price(rows) <= self._staging:
             self._cache.stage(rows, hits, self.engine.metrics.rows_in)
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count keys that the cache did not have; some of them, while it has none."""
         some = chunk.codes
         if not self._pays:
@@ -280,7 +280,7 @@ class Adaptive(Algorithm):
         self._sketched += len(some)
         self._missed += len(chunk)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Move rows into and out of the cache, when the window has made room for them."""
         cache = self._cache
         if self._pays:
@@ -316,7 +316,7 @@ class Adaptive(Algorithm):
         self._hot = self._seen = 0
 
     def _judge(self) -> None:
-        """Give the cache up if it does not pay, by what it answered while it was half full."""
+        """Return the cache up if it does not pay, by what it answered while it was half full."""
         if self._cache.claimed < self._target / 2:
             self._filled = None
             return
@@ -334,7 +334,7 @@ class Adaptive(Algorithm):
         return Passed(metrics.rows_in, metrics.pages_read, metrics.cache_hits, self._missed)
 
     def _passed(self, since: Passed) -> Passed:
-        """Give what happened since then."""
+        """Return what happened since then."""
         return Passed(*(now - then for now, then in zip(self._so_far(), since, strict=True)))
 
     @property
@@ -348,7 +348,7 @@ class Adaptive(Algorithm):
         return self._cache.claimed - self._cache.staged_bytes
 
     def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
-        """Tell which rows stay: the values most frequent for their bytes, as many as have room."""
+        """Return the rows that stay: the values most frequent for their bytes, while room lasts."""
         starts, rows = cache.values()
         sizes = cache.value_bytes(starts, rows)
         stays, lost = keep_best(cache.hits[starts] * self._row / sizes, sizes, self._room)
@@ -374,7 +374,7 @@ class Adaptive(Algorithm):
         self._since = self._so_far()
 
     def _coldest(self) -> float:
-        """Give the mean hits of a row in the cache's coldest eighth."""
+        """Return the mean hits of a row in the cache's coldest eighth."""
         starts, rows = self._cache.values()
         if not len(starts):
             return 0.0
@@ -403,7 +403,7 @@ class Adaptive(Algorithm):
         return self._runs(wanted)
 
     def _fullest(self, rows: int) -> npt.NDArray[np.int64]:
-        """Give the pages that most rows wait for, until it is so many rows in all."""
+        """Return the pages that most rows wait for, until it is so many rows in all."""
         counts = np.minimum(self._counts, _MOST_WAITING)
         # How many rows are answered by the pages with so many rows or more.
         answered = np.cumsum(np.bincount(counts, weights=self._counts)[::-1])[::-1]
@@ -428,26 +428,26 @@ class Adaptive(Algorithm):
         return runs
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cache and of all counters."""
+        """Return the bytes of the cache and of all counters."""
         several = 0 if self._several is None else self._several.nbytes
         counters = self._counts.nbytes + self._sketch.nbytes + several
         return {"cache": self._cache.nbytes, "counters": counters}
 
 
 def _cached(spec: JoinSpec) -> pa.Schema:
-    """Give the columns of the cache: the code, and what is gathered."""
+    """Return the columns of the cache: the code, and what is gathered."""
     return pa.schema([spec.master.page_schema.field(0), *gathered_schema(spec)])
 
 
 def _union(pages: Rows, others: npt.NDArray[Any], total: int) -> Rows:
-    """Give these pages and the others, of so many, in ascending order."""
+    """Return these pages and the others, of so many, in ascending order."""
     chosen = np.zeros(total, dtype=np.bool_)
     chosen[pages] = chosen[others] = True
     return np.flatnonzero(chosen)
 
 
 def _several(master: FileMaster) -> npt.NDArray[np.bool_] | None:
-    """Tell which pages have several parts, None where none has."""
+    """Return which pages have several parts, None where none has."""
     first = master.index.first_part
     return None if first is None else np.diff(first, append=len(master.index.code)) > 1
 
@@ -455,6 +455,6 @@ def _several(master: FileMaster) -> npt.NDArray[np.bool_] | None:
 def _values(
     rows: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give where the pairs of each window row begin, and how many they are."""
+    """Return where the pairs of each window row begin, and how many they are."""
     begin = value_starts(rows)
     return begin, np.diff(begin, append=len(rows))

@@ -62,5 +62,5 @@ class Resident(Algorithm):
         raise AssertionError
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the master."""
+        """Return the bytes of the master."""
         return {"cache": self._cache.nbytes}

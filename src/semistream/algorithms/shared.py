@@ -49,10 +49,10 @@ class SharedAdaptive(Adaptive):
 
     @property
     def cache(self) -> Any:  # noqa: ANN401 - a `Held`
-        """The newest hot set on this host, until `probed`; the engine asks before each chunk."""
+        """The newest hot set on this host, until `end_probe`; the engine asks before each chunk."""
         return self.host.newest()
 
-    def probed(self) -> None:
+    def end_probe(self) -> None:
         """Let others overwrite the hot set: while a row waits, no one needs it."""
         self.host.rest()
 
@@ -70,11 +70,11 @@ class SharedAdaptive(Adaptive):
     def _note(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64]) -> None:
         self.host.stage(rows, hits)
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count keys that the hot set did not have."""
         self.host.sketch.add(chunk.codes)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Make the next hot set, if there is enough for it."""
         self._count()
         self.host.publish()
@@ -92,7 +92,7 @@ class SharedAdaptive(Adaptive):
             self._host.close()
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of counters, and of all that the host holds."""
+        """Return the bytes of counters, and of all that the host holds."""
         several = 0 if self._several is None else self._several.nbytes
         used = {"counters": self._counts.nbytes + several}
         return used | (self._host.memory_used if self._host else {})

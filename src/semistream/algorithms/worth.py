@@ -21,7 +21,7 @@ _LONGEST_REST = 16  # batches of output in which no row is looked for that might
 
 
 def cache_pays(hits: float, share: float) -> bool:
-    """Tell whether a cache that answers this part of the rows is worth its work.
+    """Return whether a cache that answers this part of the rows is worth its work.
 
     ``share`` is what a row that waits costs in page reads, in times of the work on the row itself.
 
@@ -34,7 +34,7 @@ def cache_pays(hits: float, share: float) -> bool:
 
 
 def far_ahead(hits: npt.NDArray[np.float64], rows: npt.NDArray[np.int64], evenly: float) -> float:
-    """Give how often a value must have been asked for, for each of its rows, to be hot again.
+    """Return how often a value must have been asked for, for each of its rows, to be hot again.
 
     Far more often than the values at hand, or than all values if these were asked for alike: few
     keys that are all as hot as each other are hot as well.

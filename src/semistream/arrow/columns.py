@@ -59,7 +59,7 @@ class Arena:
         return self.use(kept + len(new))
 
     def use(self, rows: int) -> npt.NDArray[Any]:
-        """Give so many rows; memory behind them goes back to the operating system."""
+        """Return so many rows; memory behind them goes back to the operating system."""
         size = rows * self._row_bytes
         end = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         if self.nbytes > end:
@@ -85,7 +85,7 @@ class Column(ABC):
 
 
 def in_place_width(schema: pa.Schema) -> tuple[int, bool]:
-    """Give the bytes of a row that change in place, and whether all of them do."""
+    """Return the bytes of a row that change in place, and whether all of them do."""
     kinds = [field.type for field in schema]
     in_place = [kind for kind in kinds if is_in_place(kind)]
     return sum(row_width(kind) or 0 for kind in in_place), len(in_place) == len(kinds)
@@ -98,7 +98,7 @@ def is_in_place(kind: pa.DataType) -> bool:
 
 
 def varying_room(schema: pa.Schema) -> float:
-    """Give the most bytes of varying width that rows of a plain schema may have together.
+    """Return the most bytes of varying width that rows of a plain schema may have together.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def varying_room(schema: pa.Schema) -> float:
 
 
 def make_column(kind: pa.DataType, limit: int) -> Column:
-    """Give a column for values of a plain type."""
+    """Return a column for values of a plain type."""
     return _FixedColumn(kind, limit) if is_in_place(kind) else _ArrowColumn(kind)
 
 

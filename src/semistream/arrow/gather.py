@@ -32,7 +32,7 @@ _ONE_BLOCK = np.zeros(1 << 16, dtype=np.int32)
 
 
 def copies(schema: pa.Schema) -> int:
-    """Give how often the values of such columns exist while they are gathered."""
+    """Return how often the values of such columns exist while they are gathered."""
     return 1 if in_place_width(schema)[1] else 2
 
 
@@ -60,7 +60,7 @@ class Gathered:
 
     @classmethod
     def of(cls, arrays: Sequence[pa.Array]) -> Gathered:
-        """Give columns that are gathered already."""
+        """Return columns that are gathered already."""
         gathered = cls([], 0)
         gathered._columns = [_Pieces(array.type, array) for array in arrays]
         return gathered
@@ -97,7 +97,7 @@ class Gathered:
         return bool(done)
 
     def arrays(self) -> list[pa.Array]:
-        """Give what was gathered; nothing may be appended any more."""
+        """Return what was gathered; nothing may be appended any more."""
         return [column.array() for column in self._columns]
 
 
@@ -119,7 +119,7 @@ class _Column(ABC):
 
     @abstractmethod
     def array(self) -> pa.Array:
-        """Give all values."""
+        """Return all values."""
 
 
 class _Fixed(_Column):

@@ -67,34 +67,34 @@ def private_memory(size: int) -> mmap.mmap:
 
 
 def allocate(size: int) -> pa.ResizableBuffer:
-    """Give uninitialised memory; what is never written to takes none."""
+    """Return uninitialised memory; what is never written to takes none."""
     return pa.allocate_buffer(size, memory_pool=_POOL, resizable=True)
 
 
 def take(array: pa.Array, rows: pa.Array) -> pa.Array:
-    """Give the values at these rows, which must exist."""
+    """Return the values at these rows, which must exist."""
     return pc.take(array, rows, boundscheck=False, memory_pool=_POOL)
 
 
 def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.integer]) -> pa.RecordBatch:
-    """Give these rows of a batch, in memory of their own."""
+    """Return these rows of a batch, in memory of their own."""
     index = pa.array(rows)
     columns = [take(column, index) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def concat_rows(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Give all rows in one batch."""
+    """Return all rows in one batch."""
     schema = batches[0].schema
     columns = [concat([batch.column(i) for batch in batches]) for i in range(len(schema))]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def select(array: pa.Array, keep: pa.Array) -> pa.Array:
-    """Give the values for which ``keep`` is true."""
+    """Return the values for which ``keep`` is true."""
     return pc.filter(array, keep, memory_pool=_POOL)
 
 
 def concat(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Give all values in one array."""
+    """Return all values in one array."""
     return pa.concat_arrays(arrays, memory_pool=_POOL)

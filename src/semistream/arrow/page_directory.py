@@ -97,12 +97,12 @@ class Blocks:
 
     @staticmethod
     def cost(page: pa.Schema, wanted: Iterable[str]) -> int:
-        """Give the bytes that the directory takes for a page."""
+        """Return the bytes that the directory takes for a page."""
         return 8 + 4 * len(layout(page, wanted)[1])
 
     @staticmethod
     def shared_bytes(page: pa.Schema, wanted: Iterable[str], count: int) -> int:
-        """Give the bytes that do not depend on where pages lie."""
+        """Return the bytes that do not depend on where pages lie."""
         columns, numbers = layout(page, wanted)
         return 4 * len(numbers) * count + len(columns)
 
@@ -118,7 +118,7 @@ class Blocks:
         return codes
 
     def codes_at(self, address: int) -> int:
-        """Give where the codes of a page lie, an Arrow message that begins at this address."""
+        """Return where the codes of a page lie, an Arrow message that begins at this address."""
         return address + int(self._found(address)[0])
 
     def _found(self, address: int) -> Numbers:
@@ -164,7 +164,7 @@ class Blocks:
     def _valid(
         self, column: Column, block: Numbers, position: Rows
     ) -> tuple[pa.Buffer | None, int]:
-        """Give the validity of values, None where none of these is null."""
+        """Return the validity of values, None where none of these is null."""
         if not self._nulls[column.number]:
             return None, 0
         bits, zeros = self._bits(self.offsets[column.lines.start], block, position)
@@ -191,7 +191,7 @@ class Blocks:
 
 
 def layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[int]]:
-    """Give the columns, and the numbers of their buffers in a page's message."""
+    """Return the columns, and the numbers of their buffers in a page's message."""
     counts = [_ipc_buffers(kind) for kind in page.types]
     ends = np.cumsum(counts).tolist()
     columns: list[Column] = []
@@ -206,7 +206,7 @@ def layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[i
 
 
 def _ipc_buffers(kind: pa.DataType) -> int:
-    """Give how many buffers a column has in an Arrow message (Columnar.rst of the format)."""
+    """Return how many buffers a column has in an Arrow message (Columnar.rst of the format)."""
     t = pa.types
     below = sum(_ipc_buffers(kind.field(i).type) for i in range(kind.num_fields))
     if t.is_null(kind):

@@ -32,7 +32,7 @@ _WORD = 64
 
 
 class PageShape:
-    """Tells whether bytes are a page of this schema, whose types are plain.
+    """Checks whether bytes are a page of this schema, whose types are plain.
 
     Examples
     --------

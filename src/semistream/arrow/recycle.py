@@ -42,7 +42,7 @@ class Recycled:
         return sum(memory.size for memory in self._idle if memory is not None)
 
     def take(self, column: int, size: int) -> pa.Buffer:
-        """Give uninitialised memory for a column of the batch that is being made."""
+        """Return uninitialised memory for a column of the batch that is being made."""
         self._making, self._resting = True, False
         memory, self._idle[column] = self._idle[column], None
         if memory is None or not size <= memory.size <= _LEAST_SHARE * size:

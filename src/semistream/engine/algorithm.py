@@ -40,9 +40,9 @@ class Algorithm(ABC):
     single: ClassVar[bool] = False
     """Whether a page answers only the oldest row, not all that wait for it."""
     frees: ClassVar[bool] = True
-    """Whether an answered row leaves at once; else it stays until `iterated` lets it go."""
+    """Whether an answered row leaves at once; else it stays until `end_round` lets it go."""
     counts_matches: ClassVar[bool] = False
-    """Whether `met` is called."""
+    """Whether `note_matches` is called."""
     complete: ClassVar[bool] = False
     """Whether a row that the cache does not answer is known to have no match."""
 
@@ -77,7 +77,7 @@ class Algorithm(ABC):
         """Master rows that answer stream rows before they enter the window."""
         return None
 
-    def probed(self) -> None:
+    def end_probe(self) -> None:
         """Note that the cache was asked for a chunk, and will not be before the next."""
 
     @property
@@ -85,7 +85,7 @@ class Algorithm(ABC):
         """Whether rows are looked up in pages that lie in memory, and need no window."""
         return False
 
-    def looked_up(self, rows: int, faults: int) -> None:
+    def note_lookups(self, rows: int, faults: int) -> None:
         """Note that rows were looked up, and how often that had to wait for the disk."""
 
     def pinned(self) -> Iterable[Page]:
@@ -96,19 +96,19 @@ class Algorithm(ABC):
         """Whether so many rows may enter now, if there is room."""
         return True
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Note that these rows are about to enter the window."""
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Note that rows have entered: the window is compact now, memory may be moved."""
 
-    def met(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Note that a page was matched, and with how many window rows each of its rows."""
 
-    def collected(self, pairs: Pairs) -> None:
+    def note_output(self, pairs: Pairs) -> None:
         """Note pairs of window and master rows that are about to leave."""
 
-    def iterated(self) -> int:
+    def end_round(self) -> int:
         """Note that a round is over; give the end of the window's rows that leave now."""
         return 0
 
@@ -116,11 +116,11 @@ class Algorithm(ABC):
         """Note that the join is over."""
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the components that are the algorithm's own."""
+        """Return the bytes of the components that are the algorithm's own."""
         return {}
 
     def around_oldest(self, count: int = 1) -> range:
-        """Give the page of the row that has waited longest, among ``count`` neighbours."""
+        """Return the page of the row that has waited longest, among ``count`` neighbours."""
         window = self.engine.window
         start = int(window.pages[window.oldest]) // count * count
         return range(start, min(start + count, self.engine.master.pages))

@@ -52,7 +52,7 @@ class CacheCost:
 
     @classmethod
     def of(cls, schema: pa.Schema) -> CacheCost:
-        """Give the cost of a row of this (plain) schema."""
+        """Return the cost of a row of this (plain) schema."""
         width, all_in_place = in_place_width(schema)
         fixed = 37.0 + 1.125 * len(schema)
         if all_in_place:
@@ -60,7 +60,7 @@ class CacheCost:
         return cls(width, fixed - width, 2.0, 2.0 * varying_room(schema))
 
     def __call__(self, rows: int, row_bytes_in_all: float) -> float:
-        """Give the bytes for so many rows of so many bytes in all."""
+        """Return the bytes for so many rows of so many bytes in all."""
         return rows * self.fixed + row_bytes_in_all * self.factor
 
 
@@ -183,7 +183,7 @@ class Cache:
         self.staged_bytes += self.price(rows)
 
     def price(self, rows: pa.RecordBatch) -> float:
-        """Give the bytes that these rows need while they are taken in: they exist twice then."""
+        """Return the bytes that these rows need while they are taken in: they exist twice then."""
         size = float(row_bytes(rows).sum())
         return self.cost(rows.num_rows, size) + size
 
@@ -228,7 +228,7 @@ class Cache:
 
 
 def _new_values(codes: npt.NDArray[np.int64], staged: list[_Staged]) -> _Staged:
-    """Give the staged rows in one piece, without the codes that are here or were staged before."""
+    """Return the staged rows in one piece, without codes that are here or were staged before."""
     rows = concat_rows([rows for rows, _, _ in staged])
     hits = np.concatenate([hits for _, hits, _ in staged])
     origin = np.repeat(np.arange(len(staged)), [rows.num_rows for rows, _, _ in staged])

@@ -115,7 +115,7 @@ class Engine(Operator):
         return self.window.waiting
 
     def close(self) -> None:
-        """Give everything back; rows that wait are lost."""
+        """Release everything; rows that wait are lost."""
         self.algorithm.close()
         vars(self).clear()  # engine and algorithm know each other: neither would go by itself
 
@@ -240,7 +240,7 @@ class Engine(Operator):
         left = sum(map(len, later))
         self.metrics.looked_up += len(chunk) - left
         self.metrics.answered += len(chunk) - left
-        self.algorithm.looked_up(len(chunk), self.lookup.new_faults())
+        self.algorithm.note_lookups(len(chunk), self.lookup.new_faults())
         if not left:
             return chunk.none
         chosen = np.zeros(len(chunk), dtype=np.bool_)
@@ -256,7 +256,7 @@ class Engine(Operator):
         cache = self.algorithm.cache
         if cache is not None and len(cache) and len(chunk):
             chunk = yield from self._probe(chunk, cache)
-        self.algorithm.probed()
+        self.algorithm.end_probe()
         if self.algorithm.complete:
             chunk = yield from self._sift(chunk, np.zeros(len(chunk), dtype=np.bool_))
         if not len(chunk):
@@ -267,13 +267,13 @@ class Engine(Operator):
             if self.window.is_empty and not self.window.can_admit(chunk):
                 raise self._too_large("a row", chunk.widest, self.window.capacity)
         yield from self._flush()  # what was collected refers to rows that are about to move
-        self.algorithm.admitting(chunk)
+        self.algorithm.before_admission(chunk)
         self.window.admit(chunk, now, self.metrics.rows_in)
         self._pinned_met = False
-        self.algorithm.admitted()
+        self.algorithm.after_admission()
 
     def _possible(self, chunk: Chunk) -> npt.NDArray[np.bool_]:
-        """Tell which rows may have a match, as far as index and filter know."""
+        """Return which rows may have a match, as far as index and filter know."""
         possible = chunk.pages >= 0
         if self.filter is not None:
             possible &= self.filter.may_contain(chunk.codes)
@@ -332,7 +332,7 @@ class Engine(Operator):
             yield from self._match_pinned()
         if self.window.waiting:
             yield from self._bring(*self.algorithm.next_runs())
-        yield from self._expire(self.algorithm.iterated())
+        yield from self._expire(self.algorithm.end_round())
         self._observer.on_round(self)
 
     def _match_pinned(self) -> Batches:
@@ -418,7 +418,7 @@ class Engine(Operator):
         counts = np.zeros(int(index.rows[part]), dtype=np.int64)
         yield from self._match(run, counts)
         if last and part == self.master.parts(page.number)[0]:
-            self.algorithm.met(page, counts)
+            self.algorithm.note_matches(page, counts)
 
     def _match(self, run: PageRun, counts: npt.NDArray[np.int64] = _NO_COUNTS) -> Batches:
         """Match the rows that wait for these pages, in compiled code."""
@@ -459,13 +459,13 @@ class Engine(Operator):
     # -- giving rows out --------------------------------------------------------------------
 
     def _flush(self) -> Batches:
-        """Give out what was collected of the window's rows."""
+        """Yield what was collected of the window's rows."""
         if self._output.pairs:
             confirmed = None if self._assembler.exact else self.window.confirmed
             state = self.window.state
             pairs, rows = self._output.take(), self.window.rows
             if pairs.right is not None:
-                self.algorithm.collected(pairs)
+                self.algorithm.note_output(pairs)
             yield from self._emit(rows, pairs, confirmed, lambda r: state[r] == WAITING)
 
     def _emit(

@@ -6,15 +6,17 @@ there. A page's buffers are noted when the page is first asked for (and its chec
 
 from __future__ import annotations
 
+import mmap
 import resource
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xxhash
 
 from semistream.arrow.gather import Gathered
 from semistream.arrow.page_directory import Blocks
-from semistream.engine.shared_directory import Directory
 from semistream.kernels.search import even_step, locate
+from semistream.system.shared_folder import Handle, boot, open_folder, reserve, sweep_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,13 +29,16 @@ if TYPE_CHECKING:
     from semistream.master import FileMaster
     from semistream.master.files.reader import PageReader
 
-__all__ = ["Lookup", "page_faults"]
+__all__ = ["Directory", "Lookup", "page_faults"]
 
-_SEVERAL = -1
+_SEVERAL = -1  # the offset of the codes of a page that has fragments
+_FORMAT = 2  # raise it when what the bytes mean changes
+_MINUTES = 10
+_REPLACED = 1  # minute, where the same columns of another snapshot are read by now
 
 
 def page_faults() -> int:
-    """Give how often this thread has waited for a mapped page to be read from disk."""
+    """Return how often this thread has waited for a mapped page to be read from disk."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
 
 
@@ -79,7 +84,7 @@ class Lookup:
 
     @staticmethod
     def cost(master: FileMaster, wanted: Iterable[str], rows: int) -> int:
-        """Give the bytes of a directory of all pages, and of the indices of so many rows."""
+        """Return the bytes of a directory of all pages, and of the indices of so many rows."""
         each = 8 + Blocks.cost(master.page_schema, wanted)  # beside it its rows and its step
         return each * master.pages + 8 * rows
 
@@ -137,6 +142,44 @@ class Lookup:
         return Gathered.of(columns)
 
     def new_faults(self) -> int:
-        """Give how often looking up has waited for the disk since this was last asked."""
+        """Return how often looking up has waited for the disk since this was last asked."""
         faults, self._faults = self._faults, 0
         return faults
+
+
+class Directory:
+    """Bytes that all processes on a host map, zero at first.
+
+    A page is verified, and its buffers are noted, by whoever wants it first. There is no lock: two
+    who note one page write the same, and what all pages share is only ever set, never cleared.
+
+    Parameters
+    ----------
+    root
+        The folder of all states.
+    master
+        The master; another snapshot has another directory.
+    wanted
+        The columns that are gathered.
+    size
+        The bytes.
+    """
+
+    def __init__(self, root: Path, master: FileMaster, wanted: Sequence[str], size: int) -> None:
+        place = master.origin or str(master.path.resolve())
+        kin = f"pages-{_FORMAT}-{_digest(place)}-"
+        replaced = f"{kin}{_digest(repr(list(wanted)))}-"
+        told = f"{boot()} {master.snapshot} {master.manifest.page_bytes} {size}"
+        name = f"{replaced}{_digest(told)}"
+        if not (root / name).exists():  # what no one reads any more is outside of every budget
+            sweep_folder(root, _REPLACED / 1440, replaced)
+            sweep_folder(root, _MINUTES / 1440, kin)
+        folder, self._folder = open_folder(root, name)
+        file = Handle(folder / "directory")
+        reserve(file, folder / "directory", size)
+        self.bytes: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(file.number, size), np.uint8)
+        file.close()
+
+
+def _digest(text: str) -> str:
+    return xxhash.xxh3_64_hexdigest(text.encode())

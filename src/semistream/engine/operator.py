@@ -49,7 +49,7 @@ class Operator(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; rows that wait are lost."""
+        """Release everything; rows that wait are lost."""
 
     @abstractmethod
     def tick(self) -> Iterator[pa.RecordBatch]:

@@ -33,7 +33,7 @@ __all__ = ["Assembler", "Output", "Pairs", "all_done", "gathered_schema", "outpu
 
 
 def output_row_bytes(left: float, right: float, copies: int) -> float:
-    """Give the bytes that an output row takes while it is made.
+    """Return the bytes that an output row takes while it is made.
 
     Its indices, the stream's columns once, the master's as often as `arrow.gather.copies`.
     """
@@ -41,7 +41,7 @@ def output_row_bytes(left: float, right: float, copies: int) -> float:
 
 
 def gathered_schema(spec: JoinSpec) -> pa.Schema:
-    """Give the master columns that output needs: the payload, and keys that are to be compared."""
+    """Return the master columns that output needs: the payload, and keys to be compared."""
     verify = () if spec.master.keys.exact else spec.master.key
     page = spec.master.page_schema
     return pa.schema([page.field(name) for name in (*spec.payload, *verify)])
@@ -74,7 +74,7 @@ class Pairs:
 
 
 def all_done(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Tell that no further pairs will come of any row."""
+    """Return that no further pairs will come of any row."""
     return np.zeros(len(rows), dtype=np.bool_)
 
 
@@ -99,15 +99,15 @@ class Assembler:
         """Whether one pair a row is enough."""
 
     def gathered(self, rows: int) -> Gathered:
-        """Give room for the master's columns of so many output rows."""
+        """Return room for the master's columns of so many output rows."""
         return Gathered(self._kinds, rows)
 
     def columns(self, page: pa.RecordBatch) -> list[pa.Array]:
-        """Give the columns of a page that output or comparison needs."""
+        """Return the columns of a page that output or comparison needs."""
         return [page.column(i) for i in self._gathered]
 
     def named(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """Give the same columns of rows that have at least these."""
+        """Return the same columns of rows that have at least these."""
         return [rows.column(name) for name in self._names]
 
     def assemble(
@@ -207,7 +207,7 @@ class Assembler:
         return [concat([a, pa.nulls(count, a.type)]) for a in given]
 
     def _encoded(self, columns: list[pa.Array]) -> Iterator[pa.RecordBatch]:
-        """Give the columns in the types of the output, in halves where a dictionary is too large.
+        """Return the columns in the types of the output, in halves where a dictionary is too large.
 
         The window may hold rows with more values than one dictionary's index type can count.
         """
@@ -232,13 +232,13 @@ def _marks(matched: int, alone: int) -> pa.Array:
 
 
 def _rows_of(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
-    """Give these rows, in memory of their own."""
+    """Return these rows, in memory of their own."""
     rows = pa.array(index)
     return [take(column, rows) for column in left.columns]
 
 
 def _lasting_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
-    """Give these rows; where they follow each other, without a copy."""
+    """Return these rows; where they follow each other, without a copy."""
     first, count = int(index[0]), len(index)
     if index[-1] - first == count - 1 and (index[1:] > index[:-1]).all():
         return list(left.slice(first, count).columns)
@@ -246,7 +246,7 @@ def _lasting_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
 
 
 def _distinct_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
-    """Give these rows likewise; they are known to ascend."""
+    """Return these rows likewise; they are known to ascend."""
     first, count = int(index[0]), len(index)
     if int(index[-1]) - first == count - 1:
         return list(left.slice(first, count).columns)
@@ -297,11 +297,11 @@ class Output:
         return 3 * self.rows.nbytes + self.blocks.nbytes
 
     def row_bytes(self, left: float, right: float) -> float:
-        """Give the bytes that a row of these sizes takes."""
+        """Return the bytes that a row of these sizes takes."""
         return output_row_bytes(left, right, self.assembler.copies)
 
     def room(self, left: int, right: int) -> int:
-        """Give how many more rows of these sizes may be collected; at least one, if none was."""
+        """Return how many more rows of these sizes may be collected; at least one, if none was."""
         free = self.capacity - self.scratch - self.pairs.bytes
         # The columns that are gathered have room for so many matches, however narrow.
         room = min(len(self.rows) - self.pairs.found, int(free / self.row_bytes(left, right)))
@@ -326,6 +326,6 @@ class Output:
         self.recycled.give_out()
 
     def take(self) -> Pairs:
-        """Give what was collected and start anew."""
+        """Return what was collected and start anew."""
         pairs, self.pairs = self.pairs, Pairs()
         return pairs

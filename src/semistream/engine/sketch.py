@@ -49,7 +49,7 @@ class Sketch:
         sketch_add(self._counters, codes)
 
     def estimate(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Give how often each code was counted, ageing considered."""
+        """Return how often each code was counted, ageing considered."""
         counts = np.empty(len(codes), dtype=np.int64)
         sketch_estimate(self._counters, codes, counts)
         return counts

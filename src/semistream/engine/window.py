@@ -36,7 +36,7 @@ def _same(width: int) -> npt.NDArray[np.int32]:
 
 
 def same_sizes(width: int, rows: int) -> npt.NDArray[np.int32]:
-    """Give the sizes of rows that all have so many bytes.
+    """Return the sizes of rows that all have so many bytes.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Chunk:
         return Chunk(self.rows.slice(0, 0), self.codes[:0], self.pages[:0], self.sizes[:0])
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Chunk:
-        """Give the rows for which ``keep`` holds."""
+        """Return the rows for which ``keep`` holds."""
         if not keep.any():
             return self.none
         chosen = pa.array(keep)
@@ -114,7 +114,7 @@ class RowCost:
 
     @classmethod
     def of(cls, schema: pa.Schema, pages: int, exact: bool) -> RowCost:
-        """Give the cost of a row of this (plain) schema."""
+        """Return the cost of a row of this (plain) schema."""
         widths = [row_width(field.type) for field in schema]
         known = sum(width for width in widths if width is not None) + (len(schema) + 7) // 8
         in_place, all_in_place = in_place_width(schema)
@@ -128,11 +128,11 @@ class RowCost:
         return cls(None, assumed, in_place, fixed + 4, factor, pages, exact, most)
 
     def __call__(self, rows: int, row_bytes: float) -> int:
-        """Give the bytes for so many rows of so many bytes in all."""
+        """Return the bytes for so many rows of so many bytes in all."""
         return int(rows * self.fixed + row_bytes * self.factor) + 8 * min(rows, self.heads)
 
     def rows(self, room: int, row_bytes: float) -> int:
-        """Give how many rows of this size fit."""
+        """Return how many rows of this size fit."""
         each = self.fixed + self.factor * row_bytes
         few = int(room // (each + 8))
         fit = few if few <= self.heads else int((room - 8 * self.heads) // each)
@@ -238,7 +238,7 @@ class Window:
         return self.cost(len(self), self._bytes) <= self.capacity
 
     def head(self, page: int) -> int:
-        """Give the first row of the chain that holds this page's rows, −1 where it is empty."""
+        """Return the first row of the chain that holds this page's rows, −1 where it is empty."""
         return int(self.heads[page & (len(self.heads) - 1)])
 
     @property
@@ -262,7 +262,7 @@ class Window:
         return self._arrivals[int(np.searchsorted(self._ends, self.oldest, side="right"))]
 
     def arrived_by(self, count: int) -> int:
-        """Give how many of the first rows arrived when there had been ``count`` stream rows."""
+        """Return how many of the first rows arrived when there had been ``count`` stream rows."""
         entries = sum(arrival <= count for _, arrival in self._arrivals)
         return self._ends[entries - 1] if entries else 0
 

@@ -159,7 +159,7 @@ def compact(values, state):
 
 @njit(cache=True)
 def first_waiting(state, start):
-    """Give the first waiting row from ``start`` on, or the number of rows."""
+    """Return the first waiting row from ``start`` on, or the number of rows."""
     row = start
     while row < len(state) and state[row] != WAITING:
         row += 1
@@ -176,7 +176,7 @@ def count_waiting(pages, state, counts):
 
 @njit(cache=True, inline="always")
 def _slot(code, salt, mask):
-    """Give a code's slot; the salt is odd, so that different codes stay different until the end."""
+    """Return a code's slot; the salt is odd, so that different codes stay different."""
     return np.int64(_mix(np.uint64(code) * salt)) & mask
 
 
@@ -244,7 +244,7 @@ def probe_values(probes, codes, heads, chain, salt, hits, cursor, once, rows, po
 
 @njit(cache=True)
 def find_values(probes, codes, heads, chain, salt, out):
-    """Give the first row of each code in an index made by `chain_values`, −1 where none is."""
+    """Return the first row of each code in an index made by `chain_values`, −1 where none is."""
     mask = len(heads) - 1
     for i in range(len(probes)):
         position = heads[_slot(probes[i], salt, mask)]
@@ -255,7 +255,7 @@ def find_values(probes, codes, heads, chain, salt, out):
 
 @njit(cache=True)
 def mark_fresh(born, codes, changed, last, now, lives, marks):
-    """Tell which rows of a database still count; in one pass, for hot sets are large.
+    """Return which rows of a database still count; in one pass, for hot sets are large.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ def bloom_add(words, codes):
 
 @njit(cache=True)
 def bloom_test(words, codes, out):
-    """Tell for each code whether all of its four bits are set."""
+    """Write for each code whether all of its four bits are set."""
     mask = np.uint64(len(words) * 64 - 1)
     for i in range(len(codes)):
         h = _mix(np.uint64(codes[i]) + _GOLDEN)
@@ -326,7 +326,7 @@ def bloom_test(words, codes, out):
 
 @njit(cache=True, inline="always")
 def _least(counters, code):
-    """Give the least of a code's four counters."""
+    """Return the least of a code's four counters."""
     mask = np.uint64(len(counters) - 1)
     h = _mix(np.uint64(code) + _GOLDEN)
     step = (h >> np.uint64(32)) | np.uint64(1)
@@ -355,6 +355,6 @@ def sketch_add(counters, codes):
 
 @njit(cache=True)
 def sketch_estimate(counters, codes, out):
-    """Give the least of each code's four counters."""
+    """Return the least of each code's four counters."""
     for i in range(len(codes)):
         out[i] = _least(counters, codes[i])

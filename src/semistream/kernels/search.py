@@ -20,7 +20,7 @@ _LARGEST_STEP = 2**31 - 1
 
 @njit(cache=True, inline="always")
 def _page_of(code, page_code, low, scale):
-    """Give the last page that begins at or before a code; a guess first, right for dense keys."""
+    """Return the last page that begins at or before a code; a guess first, right for dense keys."""
     last = len(page_code) - 1
     guess = np.int64(min(max((float(code) - low) * scale, 0.0), float(last)))
     if page_code[guess] > code and guess > 0:  # rounding may miss by one
@@ -39,7 +39,7 @@ def _page_of(code, page_code, low, scale):
 
 @njit(cache=True, inline="always")
 def _scale(page_code):
-    """Give what `_page_of` guesses from: the first code, and pages for each code behind it."""
+    """Return what `_page_of` guesses from: the first code, and pages for each code behind it."""
     low = float(page_code[0])
     return low, (len(page_code) - 1) / max(float(page_code[-1]) - low, 1.0)
 
@@ -75,7 +75,7 @@ def _is_dense(page_code, page, count):
 
 @njit(cache=True, inline="always")
 def _first_at_least(base, count, code, guess):
-    """Give the first of ``count`` ascending codes that is not below ``code``, starting nearby."""
+    """Return the first of ``count`` ascending codes that is not below ``code``, starting nearby."""
     low, high, step = 0, count, 1
     if load_int64(base + 8 * guess) < code:
         low = guess + 1
@@ -100,7 +100,7 @@ def _first_at_least(base, count, code, guess):
 
 @njit(cache=True)
 def even_step(codes, count):
-    """Give the step in which ``count`` codes at an address follow each other, 0 if it varies."""
+    """Return the step in which ``count`` codes at an address follow each other, 0 if it varies."""
     step = load_int64(codes + 8) - load_int64(codes) if count > 1 else np.int64(1)
     if not 0 < step <= _LARGEST_STEP:
         return 0
@@ -112,7 +112,7 @@ def even_step(codes, count):
 
 @njit(cache=True, inline="always")
 def _in_steps(code, first, step, count):
-    """Give where a code stands among codes in even steps, −1 where it does not."""
+    """Return where a code stands among codes in even steps, −1 where it does not."""
     above = np.uint64(code) - np.uint64(first)  # may be more than a signed number holds
     place = above if step == 1 else above // np.uint64(step)
     if place >= np.uint64(count) or place * np.uint64(step) != above:

@@ -54,7 +54,7 @@ def index_fits(code, offset, length, rows, widest, starts):
 
 @njit(cache=True, inline="always")
 def _table(address, low, high):
-    """Give the FlatBuffers table that an offset refers to, 0 where it is not within the bounds."""
+    """Return the FlatBuffers table that an offset refers to, 0 where it is out of bounds."""
     table = address + np.int64(load_int32(address)) if low <= address <= high - 4 else np.int64(0)
     if not low <= table <= high - 4:
         return np.int64(0)

@@ -82,7 +82,7 @@ class Cachejoin(Hybridjoin):
         """The frequent rows, H_R."""
         return self._cache
 
-    def met(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Cache the rows that at least *threshold* rows of the window matched (lines 15 to 18)."""
         frequent = counts >= self.threshold
         if frequent.any():
@@ -114,11 +114,11 @@ class Cachejoin(Hybridjoin):
             self.threshold += 1
 
     def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
-        """Tell which rows stay: the most frequent join values that fill seven eighths."""
+        """Return which rows stay: the most frequent join values that fill seven eighths."""
         starts, rows = cache.values()
         sizes = rows * cache.mean_row
         return np.repeat(keep_best(cache.hits[starts], sizes, self._capacity * 7 / 8)[0], rows)
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cache."""
+        """Return the bytes of the cache."""
         return {"cache": self._cache.nbytes}

@@ -31,7 +31,7 @@ __all__ = ["Derakhshan"]
 
 
 class Derakhshan(Hybridjoin):
-    """Give rows out in the order in which they came; fetch what the cache lacks in batches.
+    """Output rows in the order in which they came; fetch what the cache lacks in batches.
 
     A row that the LRU cache answers goes out at once if no row before it waits. A row that it does
     not answer waits in a queue, and all that follow behind it. When the queue is full, the master
@@ -103,11 +103,11 @@ class Derakhshan(Hybridjoin):
         self.complete = not yes  # type: ignore[misc] # a property of the class but for this one
 
     def holds(self, codes: Codes) -> npt.NDArray[np.bool_]:
-        """Tell which codes the cache answers."""
+        """Return which codes the cache answers."""
         return np.isin(codes, self._cache.codes)
 
     def matches(self, codes: Codes) -> npt.NDArray[np.int64]:
-        """Give how many rows of the cache each code has."""
+        """Return how many rows of the cache each code has."""
         values, counts = np.unique(self._cache.codes, return_counts=True)
         place = np.searchsorted(values, codes)
         found = np.append(values, 0)[place] == codes
@@ -151,7 +151,7 @@ class Derakhshan(Hybridjoin):
         return True
 
     def _youngest(self, cache: Cache, needed: Codes, price: float) -> npt.NDArray[np.bool_]:
-        """Tell which rows stay: those needed, and of the others the last used, up to 3/4."""
+        """Return which rows stay: those needed, and of the others the last used, up to 3/4."""
         starts, rows = cache.values()
         must_stay = np.isin(cache.codes[starts], needed)
         worth = np.where(must_stay, 2**62, cache.born[starts])
@@ -160,7 +160,7 @@ class Derakhshan(Hybridjoin):
         return np.repeat(stays | must_stay, rows)
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cache."""
+        """Return the bytes of the cache."""
         return {"cache": self._cache.nbytes}
 
 
@@ -175,7 +175,7 @@ class _PlainSpec(JoinSpec):
 
 
 def _numbered(task: Task) -> Task:
-    """Give the task of the engine within: rows have a number, output is plain."""
+    """Return the task of the engine within: rows have a number, output is plain."""
     spec = task.spec
     stream = spec.plain_stream.append(pa.field(ARRIVAL, pa.int64(), nullable=False))
     out = (spec.payload, spec.prefix, spec.mark)

@@ -25,7 +25,7 @@ FIXED_IO = 0.048 * 2**20
 
 
 def tuned_buffer(memory: float, fixed_io: float = FIXED_IO) -> float:
-    """Give the disk buffer, in bytes, at which the service rate is highest.
+    """Return the disk buffer, in bytes, at which the service rate is highest.
 
     By equations 1 to 5 of Naeem et al., with a read that costs as much as ``fixed_io`` bytes
     before the first one comes, the rate is proportional to (M − b)·b / (q + b), which is highest at
@@ -134,7 +134,7 @@ class Meshjoin(Algorithm):
         """Let w rows in for every b pages (line 7), or any number when none waits."""
         return self._due >= min(rows, self._quarter) or not self.engine.window.waiting
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count the pages that the new chunk meets."""
         self._due = max(0.0, self._due - len(chunk))
         self._entered += len(chunk)
@@ -142,7 +142,7 @@ class Meshjoin(Algorithm):
             self._chunks.append([0, 0])
         self._chunks[-1][0] = self._entered
 
-    def iterated(self) -> int:
+    def end_round(self) -> int:
         """Let the oldest chunk go when it has met all of R; all, when none of them waits."""
         window = self.engine.window
         if not window.waiting:

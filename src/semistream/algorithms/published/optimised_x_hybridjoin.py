@@ -87,12 +87,12 @@ class OptimisedXHybridjoin(XHybridjoin):
         """The pages that are pinned."""
         return self._held
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Choose the pinned pages as X-HYBRIDJOIN does; what they answered counts for them."""
         if self._counted >= self._due and len(self._counts):
             pages, hits = self._cache.asked()
             self._counts[pages] += hits.astype(self._counts.dtype)
-        super().admitted()
+        super().after_admission()
 
     def _pin(self, pages: npt.NDArray[np.int64]) -> None:
         wanted = set(pages.tolist())
@@ -101,5 +101,5 @@ class OptimisedXHybridjoin(XHybridjoin):
         self._held = wanted
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the pinned pages and of the counters."""
+        """Return the bytes of the pinned pages and of the counters."""
         return {"pinned": self._cache.nbytes, "counters": self._counts.nbytes}

@@ -107,7 +107,7 @@ class PartitionJoin(Algorithm):
         """The first level: rows of pages that answer most."""
         return self._cache
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count the rows that wait for each partition."""
         np.add.at(self._waiting, chunk.pages // self._pages, 1)
 
@@ -120,7 +120,7 @@ class PartitionJoin(Algorithm):
         return self._partition(int(self._waiting.argmax()))
 
     def around_oldest(self, count: int = 1) -> range:
-        """Give the partition of the oldest row."""
+        """Return the partition of the oldest row."""
         return self._partition(super().around_oldest(count).start // self._pages)
 
     def _partition(self, number: int) -> range:
@@ -128,7 +128,7 @@ class PartitionJoin(Algorithm):
         start = number * self._pages
         return range(start, min(start + self._pages, self.engine.master.pages))
 
-    def met(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Hold a page that answered more rows than the least popular one here."""
         if counts.sum() < self._least:
             return
@@ -164,7 +164,7 @@ class PartitionJoin(Algorithm):
         self._age_at = self.engine.metrics.rows_in + _AGES * rows
 
     def _most_popular(self, most: float) -> npt.NDArray[np.bool_]:
-        """Tell which rows stay: those of the most popular pages that take so many bytes."""
+        """Return which rows stay: those of the most popular pages that take so many bytes."""
         cache = self._cache
         pages, hits = cache.asked()
         each = cache.cost(len(cache), cache.batch.nbytes) / max(1, len(pages))
@@ -172,5 +172,5 @@ class PartitionJoin(Algorithm):
         return cache.rows_of(pages[best].tolist())
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the first level and of the counters."""
+        """Return the bytes of the first level and of the counters."""
         return {"cache": self._cache.nbytes, "counters": self._waiting.nbytes}

@@ -90,7 +90,7 @@ class Pcsrj(Cachejoin):
 
 
 def _share(task: Task, nodes: int) -> Task:
-    """Give what one node has to plan for."""
+    """Return what one node has to plan for."""
     master = task.spec.master
     room = 8 * task.filter_words // nodes
     words = KeyFilter.affordable(task.filter_words, master.statistics.values, room)

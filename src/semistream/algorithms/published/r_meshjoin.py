@@ -110,7 +110,7 @@ class _ReadAhead(Engine):
             yield self._held[start : start + count]
 
     def _span(self, part: int, count: int) -> int:
-        """Give how many parts to read: those asked for, and more if it is the scan that asks."""
+        """Return how many parts to read: those asked for, and more if it is the scan that asks."""
         if part not in {0, self._expected}:
             return count
         left = self.master.statistics.parts - part

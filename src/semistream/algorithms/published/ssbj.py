@@ -64,12 +64,12 @@ class Ssbj(CacheInequality, Meshjoin):
         return super().next_pages()
 
     def queue_rows(self) -> int:
-        """Give the stream rows that the last round of the scan took; none is judged before it."""
+        """Return the stream rows that the last round of the scan took; none is judged before it."""
         unknown = self.engine.metrics.rows_in + 1
         return unknown if self._round_rows is None else max(1, self._round_rows)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Move rows into and out of the cache; the scan then paces what the window now holds."""
-        super().admitted()
+        super().after_admission()
         task, window = self.engine.task, self.engine.window
         self._window_rows = task.cost.rows(window.capacity, task.stream_row)

@@ -93,7 +93,7 @@ class Ssij(Algorithm):
         """Let rows in while the batch is gathered: the pending phase."""
         return not self._joining
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Mark the pages for which rows wait."""
         self._wanted[chunk.pages] = True
 
@@ -107,7 +107,7 @@ class Ssij(Algorithm):
         return pages
 
     def _end_of_read(self, start: int) -> int:
-        """Give the end of the pages to read from ``start`` on: gaps cost less than a seek."""
+        """Return the end of the pages to read from ``start`` on: gaps cost less than a seek."""
         end, master = start + 1, self.engine.master
         for page in range(start + 1, min(start + self._most, len(self._wanted))):
             if page - end > self._gap or len(master.parts(page)) > 1:
@@ -117,12 +117,12 @@ class Ssij(Algorithm):
         return end
 
     def around_oldest(self, count: int = 1) -> range:
-        """Give the page of the oldest row; no other will wait for it then."""
+        """Return the page of the oldest row; no other will wait for it then."""
         pages = super().around_oldest(count)
         self._wanted[pages.start : pages.stop] = False
         return pages
 
-    def met(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Note what a page answered; cache it if that is more than the least priority."""
         number = page.number
         self._wanted[number] = False
@@ -144,13 +144,13 @@ class Ssij(Algorithm):
         del self._priority[least]
         return True
 
-    def iterated(self) -> int:
+    def end_round(self) -> int:
         """End the join phase when the batch is done."""
         if not self.engine.window.waiting:
             self._joining, self._from = False, 0
         return 0
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cached pages and of the marks."""
+        """Return the bytes of the cached pages and of the marks."""
         held = sum(page.nbytes for page in self._pages.values())
         return {"pinned": held, "counters": self._wanted.nbytes}

@@ -89,7 +89,7 @@ class TunedXHybridjoin(XHybridjoin):
         """Choose the k neighbouring pages among which is that of the oldest row."""
         return self.around_oldest(self._k)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Tune l when pages are chosen anew; pages are loaded once the window has shrunk."""
         task = self.engine.task
         if self._tuned and self._counted >= self._due:
@@ -100,11 +100,11 @@ class TunedXHybridjoin(XHybridjoin):
             self.engine.window.capacity = self._divided - self.l * task.page_bytes
             self._pin(self._popular(self.l)[: len(self._pinned)])
         if self.engine.window.fits_now():
-            super().admitted()
+            super().after_admission()
 
 
 def pages_a_read(task: Task) -> int:
-    """Give the pages that one read should bring: 128 KB, or an eighth of the budget."""
+    """Return the pages that one read should bring: 128 KB, or an eighth of the budget."""
     wanted = min(_SWAPPABLE, task.memory // 8) // max(1, task.page_bytes)
     return max(1, min(wanted, task.spec.master.pages))
 
@@ -112,7 +112,7 @@ def pages_a_read(task: Task) -> int:
 def best_non_swappable(
     counts: npt.NDArray[np.uint32], memory: int, page_bytes: int, row_bytes: float, least: int
 ) -> int:
-    """Give the number of pinned pages with which the fewest pages are read for a stream row.
+    """Return the number of pinned pages with which the fewest pages are read for a stream row.
 
     Parameters
     ----------

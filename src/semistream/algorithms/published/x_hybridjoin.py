@@ -71,7 +71,7 @@ class XHybridjoin(Hybridjoin):
 
     @staticmethod
     def components(task: Task, pinned: str, swappable: int, non_swappable: int) -> Components:
-        """Give the bytes of all components but the window."""
+        """Return the bytes of all components but the window."""
         if pinned not in _CHOICES:
             raise OptionError.unknown("pinned", pinned, _CHOICES)
         counters = 4 * task.spec.master.pages if pinned == "counted" else 0
@@ -98,14 +98,14 @@ class XHybridjoin(Hybridjoin):
         """Return the pages of the non-swappable part."""
         return self._pinned.values()
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count for which pages rows come."""
         if len(self._counts):
             seen = np.bincount(chunk.pages, minlength=len(self._counts))
             self._counts += seen.astype(np.uint32)
         self._counted += len(chunk)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Choose the pinned pages: with the first rows, then after every four windows of rows."""
         if self._counted < self._due:
             return
@@ -114,7 +114,7 @@ class XHybridjoin(Hybridjoin):
         self._counted, self._due = 0, 4 * len(self.engine.window)
 
     def _popular(self, count: int) -> npt.NDArray[np.int64]:
-        """Give the pages that are asked for most, or the first ones."""
+        """Return the pages that are asked for most, or the first ones."""
         master = self.engine.master
         if not self._by_count:
             best = np.arange(min(count, master.pages))
@@ -133,6 +133,6 @@ class XHybridjoin(Hybridjoin):
                 self._pinned[page] = self.engine.read_page(page).copy()
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the pinned pages and of the counters."""
+        """Return the bytes of the pinned pages and of the counters."""
         held = sum(page.nbytes for page in self._pinned.values())
         return {"pinned": held, "counters": self._counts.nbytes}

@@ -38,7 +38,7 @@ class CacheInequality(Algorithm):
 
     @staticmethod
     def divided(task: Task, parts: Components) -> tuple[Components, Settings]:
-        """Give the components beside the window, the cache's staging included, and settings."""
+        """Return the components beside the window, the cache's staging included, and settings."""
         rest, largest = task.memory - parts.total, task.cache_cost.largest
         staging = int(min(max(0, rest) // _STAGING, largest / 4))
         divided = rest - staging
@@ -47,7 +47,7 @@ class CacheInequality(Algorithm):
 
     @staticmethod
     def least_divided(task: Task) -> int:
-        """Give the least bytes of window and staging together."""
+        """Return the least bytes of window and staging together."""
         return task.least_window * _STAGING // (_STAGING - 1) + 1
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
@@ -67,7 +67,7 @@ class CacheInequality(Algorithm):
         """The join values that take less memory here, H_R."""
         return self._cache
 
-    def met(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Apply the cache inequality to each join value of the page (lines 22 to 27)."""
         if counts.max() * self._v_s <= self._v_r:
             return  # not even a value with one row wins
@@ -93,7 +93,7 @@ class CacheInequality(Algorithm):
     def _divide(self) -> None:
         self.engine.window.capacity = int(self._divided - self._cache.claimed)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Move rows into and out of the cache, when the window has given up its memory for them."""
         due = self._cache.staged_bytes > max(self._staging / 8, self._cache.claimed / 16)
         lost = 32 * len(self._evict) > len(self._cache)
@@ -103,16 +103,16 @@ class CacheInequality(Algorithm):
             self.engine.metrics.evicted = self._cache.evicted
             self._divide()
 
-    def iterated(self) -> int:
+    def end_round(self) -> int:
         """Every ten iterations, find join values that take more memory here (lines 32 to 42)."""
         metrics = self.engine.metrics
         due = not metrics.iterations % _EVICTION and metrics.rows_in >= self._judge_at
         if due and len(self._cache) and self.engine.window.waiting:
             self._judge()
-        return super().iterated()
+        return super().end_round()
 
     def queue_rows(self) -> int:
-        """Give the length of the queue: how many stream rows come while one waits."""
+        """Return the length of the queue: how many stream rows come while one waits."""
         return max(1, self.engine.metrics.rows_in - self.engine.window.oldest_count)
 
     def _judge(self) -> None:
@@ -129,5 +129,5 @@ class CacheInequality(Algorithm):
         self._judge_at = int(cache.born[firsts].min()) + queue
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cache."""
+        """Return the bytes of the cache."""
         return {"cache": self._cache.nbytes}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistream.algorithms.published.parts.ordered import plain_slices
 from semistream.arrow.memory import take_rows
-from semistream.arrow.slices import plain_slices
 from semistream.engine.operator import Operator
 from semistream.engine.plan import MemoryUse
 from semistream.errors import RowTooLargeError
@@ -109,7 +109,7 @@ class Router(Operator):
         yield from self._rounds([node.drain() for node in self.nodes])
 
     def close(self) -> None:
-        """Give everything back; rows that wait are lost."""
+        """Release everything; rows that wait are lost."""
         self._pool.shutdown()
         for node in self.nodes:
             node.close()
@@ -147,14 +147,14 @@ class Router(Operator):
                 yield self._ready.pop(0)
 
     def _shares(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Give the rows of each node, in order of arrival."""
+        """Return the rows of each node, in order of arrival."""
         homes = self._homes(rows)
         if (homes == homes[0]).all():  # no copy: so a single row may be as wide as it likes
             return [rows.slice(0, rows.num_rows * bool(n == homes[0])) for n in self._numbers]
         return [take_rows(rows, np.flatnonzero(homes == n)) for n in self._numbers]
 
     def _homes(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        """Give the node of each row: that of its key's page."""
+        """Return the node of each row: that of its key's page."""
         keys = [rows.column(name) for name in self._spec.stream_keys]
         codes = self._spec.master.keys.encode(keys).values
         return self._spec.master.page_of(codes) % len(self.nodes)
