@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RECORDS := results/bench.json results/stores.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json results/model.json results/tuning.json results/sustain.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test kills smoke soak bench bench-peers bench-stores bench-confined bench-growth bench-drift bench-spark bench-live bench-model bench-tune bench-sustain reproduce bench-docs bench-build clean
+.PHONY: help setup demo lock check test test-all kills smoke soak bench bench-peers bench-stores bench-confined bench-growth bench-drift bench-spark bench-live bench-model bench-tune bench-sustain reproduce bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -35,8 +35,11 @@ check: $(STAMP) ## lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP) ## the tests and the doctests; a sample of the slow ones (make soak runs all)
+test: $(STAMP) ## what must hold at every change: every pair of options, real servers with little data, the doctests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+test-all: $(STAMP) ## every combination of options, the long tests, many examples of every property
+	$(BIN)/python -m pytest -n auto --dist loadgroup --all tests src benchmarks papers README.md
 
 kills: $(STAMP) ## twenty workers, executors and drivers killed in the middle of a run; every row counted
 	cd tests && ../$(BIN)/python -m support.kills
@@ -49,8 +52,8 @@ smoke: $(STAMP) ## an enrichment on the oldest and newest Spark that is supporte
 	    *) $$env/bin/python tests/support/smoke.py;; esac; rm -rf $$env; \
 	done
 
-soak: $(STAMP) ## the property tests far longer, and all tests of every published algorithm
-	SEMISTREAM_SOAK=1 $(BIN)/python -m pytest -n auto --dist loadgroup tests/conformance tests/unit/test_properties.py tests/unit/test_adaptive.py tests/unit/test_family.py tests/unit/test_host_changes.py tests/spark/test_bench_spark.py tests/spark/test_freshness.py tests/spark/test_bench_peers.py tests/parts/test_live_spark.py tests/parts/test_bench_live.py tests/parts/test_bench_flink.py tests/parts/test_kills.py tests/parts/test_replay.py tests/parts/test_waiting.py
+soak: $(STAMP) ## of test-all what takes longest: many kills and updates, many examples of every property
+	$(BIN)/python -m pytest -n auto --dist loadgroup --all tests/soak tests/conformance/test_stateful.py tests/unit/test_properties.py tests/unit/test_gather.py tests/unit/test_host_changes.py tests/parts/test_database_properties.py tests/parts/test_live_spark.py tests/parts/test_waiting.py tests/spark/test_freshness.py
 
 bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goes on where it stopped with RESUME=--resume
 	$(BIN)/python -m benchmarks matrix --output results/bench.json $(RESUME)

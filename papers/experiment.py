@@ -1,19 +1,16 @@
 """An experiment of a paper as data: the settings, what is varied, what is run and measured."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
+from semistream import values
 from semistream.algorithms import algorithms
-from semistream.pipeline.file import values as legal
-from semistream.pipeline.file.problems import Mistakes, Problem, collect, unknown
-from semistream.pipeline.file.sections import Section, setting
+from semistream.pipeline.file.section import Conflicts, ContextKind, Section
+from semistream.values import IllegalValueError, Kind, choice, count, names, read_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from semistream.pipeline.file.node import Node, Scalar
+    from pydantic import ValidationInfo
 
 __all__ = ["KINDS", "VARIED", "Data", "Experiment", "Lines", "Paper", "Series"]
 
@@ -28,31 +25,65 @@ KINDS = {
     "nodes": "stream rows a second of processes side by side",
     "tasks": "stream rows a second of tasks on Spark",
 }
-VARIED: dict[str, Callable[[Node], float]] = {
-    "rows": legal.count(),
-    "memory": legal.size,
-    "share": legal.number(0.0001, 1),
-    "exponent": legal.number(0, 2),
-    "buffer": legal.size,
-    "k": legal.count(),
-    "l": legal.count(),
-    "rate": legal.count(),
-    "tasks": legal.count(),
+VARIED = {
+    "rows": count(),
+    "memory": values.SIZE,
+    "share": values.number(0.0001, 1),
+    "exponent": values.number(0, 2),
+    "buffer": values.SIZE,
+    "k": count(),
+    "l": count(),
+    "rate": count(),
+    "tasks": count(),
 }
 _KNOBS = frozenset({"buffer", "k", "l"})
 _NODES = 2  # processes of a line, if it has several
+
+
+def _read_values(value: object, info: "ValidationInfo[Any]") -> tuple[float, ...]:
+    """Read the values of what is varied, in ascending order."""
+    vary = info.data.get("vary", "rows")  # one that is not known is a mistake of its own
+    if not isinstance(value, list) or not value:
+        raise IllegalValueError.of(f"must be a list of values of {vary}, not {{shown}}")
+    points = read_each(enumerate(value), VARIED[vary].read)
+    if sorted(set(points)) != points:
+        raise IllegalValueError.of("must be in ascending order, each value once")
+    return tuple(points)
+
+
+def _read_series(value: object) -> dict[str, "Series"]:
+    """Read the lines of a figure: names of algorithms, or a mapping with options of each."""
+    if not isinstance(value, dict):
+        return {name: Series(name) for name in names(choice(algorithms)).read(value)}
+    return dict(zip(value, read_each(value.items(), _read_line), strict=True))
+
+
+def _read_line(value: object) -> "Series":
+    options = values.mapping(values.SCALAR).read(value)
+    if "algorithm" not in options:
+        raise IllegalValueError.of("has no algorithm; give it as {algorithm: meshjoin}")
+    kinds = {"algorithm": choice(algorithms), "unique": values.FLAG, "processes": count()}
+    own = {name: options.pop(name) for name in kinds if name in options}
+    read = {name: read_each([(name, item)], kinds[name].read)[0] for name, item in own.items()}
+    return Series(**read, options=options)
+
+
+Values = Annotated[tuple[float, ...], ContextKind(_read_values, dict)]
+Vary = Annotated[str, choice(VARIED)]
+Text = Annotated[str, values.TEXT]
+Count = Annotated[int, count()]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data(Section):
     """Master and stream: sizes, skew, where they come from."""
 
-    source: str = setting(legal.choice(("zipf", "tpch", "weather")))
-    rows: int = setting(legal.count())
-    row_bytes: int = setting(legal.count(), 120)
-    stream_bytes: int = setting(legal.count(), 20)
-    exponent: float = setting(legal.number(0, 2), 1.0)
-    sorted: bool = setting(legal.flag, False)
+    source: Annotated[str, choice(("zipf", "tpch", "weather"))]
+    rows: Count
+    row_bytes: Count = 120
+    stream_bytes: Count = 20
+    exponent: Annotated[float, values.number(0, 2)] = 1.0
+    sorted: Annotated[bool, values.FLAG] = False
     """Whether R is sorted by access frequency."""
 
     @property
@@ -66,41 +97,41 @@ class Series:
     """One line of a figure: an algorithm and its options."""
 
     algorithm: str
-    options: Mapping[str, Scalar] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     unique: bool = False
     """Whether it joins with R without duplicates, as the papers' CACHEJOIN does."""
     processes: int = 1
     """How many share R, the stream and the memory."""
 
 
-@dataclass(frozen=True)
-class Lines:
+@dataclass(frozen=True, kw_only=True)
+class Lines(Section):
     """A second setting that is varied: a line of the figure for each of its values."""
 
-    vary: str
-    values: tuple[float, ...]
+    vary: Vary
+    values: Values
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Section):
     """A figure of a paper: what is run for it."""
 
-    figure: str = setting(legal.text)
-    section: str = setting(legal.text)
-    title: str = setting(legal.text)
-    kind: str = setting(legal.choice(tuple(KINDS)))  # type: ignore[misc] # a section's is its own
+    figure: Text
+    section: Text
+    title: Text
+    kind: Annotated[str, choice(KINDS)]
     data: Data
-    memory: int | None = setting(legal.size, None)
-    share: float | None = setting(legal.number(0.0001, 1), None)
-    rate: int | None = setting(legal.count(), None)
-    vary: str = setting(legal.choice(tuple(VARIED)))
-    values: tuple[float, ...]
+    memory: Annotated[int | None, values.SIZE] = None
+    share: Annotated[float | None, values.number(0.0001, 1)] = None
+    rate: Annotated[int | None, count()] = None
+    vary: Vary
+    values: Values
     lines: Lines | None = None
-    series: Mapping[str, Series]
-    note: str = setting(legal.text, "")
+    series: Annotated[Mapping[str, Series], Kind(_read_series, dict)]
+    note: Text = ""
 
-    def conflicts(self) -> Iterator[tuple[str, str]]:
-        """Tell settings that do not go together."""
+    def conflicts(self) -> Conflicts:
+        """Yield settings that do not go together."""
         varied = {self.vary, self.lines.vary if self.lines else ""}
         given = {n for n in ("memory", "share") if getattr(self, n) is not None} | varied
         if self.kind != "least" and not given & {"memory", "share"}:
@@ -126,57 +157,7 @@ class Experiment(Section):
 class Paper(Section):
     """A paper: what it is, on what it was measured, its figures in order."""
 
-    name: str = setting(legal.text)
-    citation: str = setting(legal.text)
-    machine: str = setting(legal.text)
-    order: tuple[str, ...] = setting(legal.names())
-
-
-def read_varied(vary: str) -> Callable[[Node], tuple[float, ...]]:
-    """Read the values of what is varied, in ascending order."""
-
-    def read(node: Node) -> tuple[float, ...]:
-        if not isinstance(node.value, tuple) or not node.value:
-            raise node.mistake(f"must be a list of values of {vary}, not {node.shown}")
-        found, problems = [], list[Problem]()
-        for item in node.value:
-            with collect(problems):
-                found.append(VARIED[vary](item))
-        if problems:
-            raise Mistakes(problems)
-        if sorted(set(found)) != found:
-            raise node.mistake("must be in ascending order, each value once")
-        return tuple(found)
-
-    return read
-
-
-def read_series(node: Node) -> dict[str, Series]:
-    """Read the lines of a figure: names of algorithms, or a mapping with options of each."""
-    if not isinstance(node.value, dict):
-        names = legal.names(legal.choice(algorithms))(node)
-        return {name: Series(name) for name in names}
-    problems: list[Problem] = []
-    found: dict[str, Series] = {}
-    for name, item in node.value.items():
-        with collect(problems):
-            found[name] = _one(item)
-    if problems:
-        raise Mistakes(problems)
-    return found
-
-
-def _one(node: Node) -> Series:
-    given = legal.mapping(legal.scalar)(node)
-    assert isinstance(node.value, dict)  # noqa: S101 - for the type checker
-    if "algorithm" not in given:
-        raise node.mistake("has no algorithm; give it as {algorithm: meshjoin}")
-    name = str(given.pop("algorithm"))
-    known = algorithms()
-    if name not in known:
-        place = node.value["algorithm"]
-        raise Mistakes.at(place.mark, unknown(place.where, name, known))
-    unique = legal.flag(node.value["unique"]) if given.pop("unique", None) is not None else False
-    processes = legal.count()(node.value["processes"]) if "processes" in given else 1
-    given.pop("processes", None)
-    return Series(name, given, unique, processes)
+    name: Text
+    citation: Text
+    machine: Text
+    order: Annotated[tuple[str, ...], names()]

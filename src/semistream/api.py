@@ -137,7 +137,7 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
     prefix: str = "",
     partition: str = "auto",
     transfer: str = "auto",
-    localize: bool | str = False,
+    localize: bool | int | str = False,
     read: str = "mapped",
     name: str | None = None,
     tasks: int | None = None,
@@ -148,7 +148,7 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
 ) -> DataFrame:
     """Join a DataFrame, streaming or not, with a master table, within a budget of bytes.
 
-    Gives an ordinary DataFrame: the stream's columns, then the master's without its key. Nothing
+    Returns an ordinary DataFrame: the stream's columns, then the master's without its key. Nothing
     waits across micro-batches, so that output is as exactly-once as its sink.
 
     Parameters
@@ -209,28 +209,33 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         enriched.writeStream.option("checkpointLocation", "checkpoint").start("warehouse")
     """
     with _pyspark("enrich"):
+        from semistream.options import EnrichOptions
         from semistream.spark.enrich.arguments import check_frame
-        from semistream.spark.enrich.enrichment import Wish, enriched
+        from semistream.spark.enrich.enrichment import enrich_frame
+        from semistream.units import parse_bytes
     check_frame("df", df)
-    wish = Wish(
-        on=on,
-        how=how,
-        memory=memory,
-        algorithm=algorithm,
-        select=select,
-        prefix=prefix,
-        partition=partition,
-        transfer=transfer,
-        localize=localize,
-        read=read,
-        name=name,
-        tasks=tasks,
-        check=check,
-        status=status,
-        on_missing=on_missing,
-        options=options,
+    return enrich_frame(
+        df,
+        master,
+        EnrichOptions(
+            on=on,
+            how=how,
+            memory=parse_bytes(memory),
+            algorithm=algorithm,
+            select=select,
+            prefix=prefix,
+            partition=partition,
+            transfer=transfer,
+            localize=localize,
+            read=read,
+            name=name or "",
+            tasks=tasks,
+            check=check,
+            on_missing=on_missing,
+            status=status or "",
+            options=options,
+        ),
     )
-    return enriched(df, master, wish)
 
 
 def watch(

@@ -61,8 +61,8 @@ class OnMissing:
     """Values for the master's columns of such rows, by the names that the master has."""
 
     @classmethod
-    def of(cls, given: Missing | None, how: str) -> OnMissing:
-        """Read the argument of `enrich`, for a join of this kind.
+    def of(cls, on_missing: Missing | None, how: str) -> OnMissing:
+        """Return what the argument of `enrich` asks for, in a join of this kind.
 
         Examples
         --------
@@ -72,39 +72,39 @@ class OnMissing:
         Traceback (most recent call last):
         semistream.errors.OptionError: on_missing 'quarantin' is not known; choose one of: ...
         """
-        if given is None:
+        if on_missing is None:
             return cls()
         if how != "left":
             msg = (
-                f"on_missing={given!r} says what becomes of rows without a master row, and "
+                f"on_missing={on_missing!r} says what becomes of rows without a master row, and "
                 f"how={how!r} has said it already; take how='left' with it"
             )
             raise OptionError(msg)
-        if isinstance(given, Mapping):
-            return cls(DEFAULTS, dict(given))
-        if given not in WORDS:
-            error = OptionError.unknown("on_missing", given, WORDS)
+        if isinstance(on_missing, Mapping):
+            return cls(DEFAULTS, dict(on_missing))
+        if on_missing not in WORDS:
+            error = OptionError.unknown("on_missing", on_missing, WORDS)
             msg = f"{error} Or give default values, as {{'price': 0.0}}."
             raise OptionError(msg)
-        return cls(given)
+        return cls(on_missing)
 
     def checked(
         self, schema: pa.Schema, payload: Sequence[str], type_name: TypeName = str
     ) -> OnMissing:
-        """Give default values in the types of the master's columns; refuse what does not fit."""
+        """Return default values in the types of the master's columns; refuse what does not fit."""
         if self.kind == DEFAULTS and not self.defaults:
             msg = "on_missing={} gives no default value; name a column, or take on_missing='null'"
             raise OptionError(msg)
-        typed = {}
+        values = {}
         for name, value in self.defaults.items():
             if name not in payload:
                 raise SchemaError.missing("enrichment", name, payload)
-            typed[name] = default_value(value, schema.field(name), type_name)
-        return OnMissing(self.kind, typed)
+            values[name] = default_value(value, schema.field(name), type_name)
+        return OnMissing(self.kind, values)
 
 
 def default_value(value: object, column: pa.Field, type_name: TypeName = str) -> Any:  # noqa: ANN401 - any type of Arrow's
-    """Give a default value in the type of its column.
+    """Return a default value in the type of its column.
 
     Text is read where the column is a date, a time or a decimal, so that a file can give it.
 
@@ -125,12 +125,12 @@ def default_value(value: object, column: pa.Field, type_name: TypeName = str) ->
         raise SchemaError(msg)
     if t.is_decimal(kind) and isinstance(value, float):
         value = str(value)
-    read = isinstance(value, str) and (t.is_temporal(kind) or t.is_decimal(kind))
+    is_text = isinstance(value, str) and (t.is_temporal(kind) or t.is_decimal(kind))
     try:
         if isinstance(value, bool) != t.is_boolean(kind) and value is not None:
             raise pa.ArrowInvalid
-        made = pa.scalar(value).cast(kind) if read else pa.scalar(value, kind)
-        if t.is_integer(kind) and made.as_py() != value:
+        scalar = pa.scalar(value).cast(kind) if is_text else pa.scalar(value, kind)
+        if t.is_integer(kind) and scalar.as_py() != value:
             raise pa.ArrowInvalid  # Arrow cuts the rest off
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         shown = type_name(column.type)
@@ -139,4 +139,4 @@ def default_value(value: object, column: pa.Field, type_name: TypeName = str) ->
             "give one of this type, or leave the column out to have nulls"
         )
         raise SchemaError(msg) from None
-    return made.as_py()
+    return scalar.as_py()

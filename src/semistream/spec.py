@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from semistream.arrow.keys import TypeName
     from semistream.master import FileMaster, Master
 
-__all__ = ["HOW", "PARTITION", "TRANSFER", "JoinSpec", "On", "resolve_how"]
+__all__ = ["HOW", "JoinSpec", "On", "resolve_how"]
 
 On = str | Sequence[str] | Mapping[str, str]
 
@@ -30,10 +30,6 @@ HOW = {
     "anti": "anti",
     "leftanti": "anti",
 }
-PARTITION = ("auto", "key", "none")
-"""Whether Spark routes rows to the task that reads their page."""
-TRANSFER = ("auto", "none", "keys", "rows")
-"""What passes through Python on Spark."""
 _IMPOSSIBLE = {"right", "rightouter", "outer", "full", "fullouter", "cross"}
 
 

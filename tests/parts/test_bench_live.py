@@ -1,4 +1,4 @@
-"""The tables of the benchmark on databases; the benchmark itself runs in make soak."""
+"""The tables of the benchmark on databases; with ``pytest --all`` the benchmark itself."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from semistream.master.database.feeds.postgresql import trigger_sql
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.run.query import prepare, start
 from support import wait_for
+from support.matrix import ALL
 from support.servers.databases import PASSWORD
 from support.servers.proxy import Proxy
 
@@ -138,7 +138,7 @@ def down_for(server: Server, seconds: float) -> None:
 def test_a_server_that_falters_loses_and_doubles_nothing(
     spark: SparkSession, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    batches = 41 if os.environ.get("SEMISTREAM_SOAK") else 5
+    batches = 41 if ALL else 5
     stream = Stream(spark, tmp_path, batches)
     with Proxy(server.port) as proxy:
         faults = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ from semistream.pipeline.late.waiting_table import CAME, WaitingTable
 from semistream.pipeline.run import batchwise, running
 from semistream.pipeline.run.query import start
 from support import wait_for
+from support.matrix import ALL
 from support.servers.connectors import require
 from support.servers.databases import DATABASE, PASSWORD, USER
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
-SOAK = "SEMISTREAM_SOAK" in os.environ
 KEYS, ROWS = 1_000, 2_000
 STATUS = "__semistream_status_0"
 HOUR = 3_600_000
@@ -284,9 +283,9 @@ def test_the_table_takes_columns_that_the_stream_comes_to_have_and_tells_another
         opened("sale string")
 
 
-@pytest.mark.parametrize("then", ["quarantine", pytest.param("null", marks=pytest.mark.long)])
+@pytest.mark.parametrize("then", [pytest.param("quarantine", marks=pytest.mark.long), "null"])
 def test_grace_gives_rows_up_once_and_no_row_before(case: Case, then: str) -> None:
-    case.fails, case.rule = SOAK, Rule(STATUS, then, 10_000)
+    case.fails, case.rule = ALL, Rule(STATUS, then, 10_000)
     case.bring(late=0)
     for number in range(3):
         case.put(number)
@@ -381,7 +380,7 @@ sink: {kind: delta, path: facts}
 """
 
 
-@pytest.mark.parametrize("then", ["quarantine", "null"])
+@pytest.mark.parametrize("then", ["quarantine", pytest.param("null", marks=pytest.mark.long)])
 def test_every_row_that_leaves_the_waiting_table_or_is_quarantined_is_reported(
     case: Case, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:

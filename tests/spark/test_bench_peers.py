@@ -26,6 +26,7 @@ from benchmarks.spark.systems import SYSTEMS
 from benchmarks.store import read_record, write_record
 from benchmarks.tables import sheets
 from support.cli import bench
+from support.matrix import ALL
 
 ROWS = 20_000
 TINY = replace(
@@ -103,7 +104,8 @@ def test_memory_is_measured_with_a_share_and_with_a_constant():
 @pytest.mark.parametrize("how", ["left", pytest.param("inner", marks=pytest.mark.long)])
 def test_all_give_the_rows_of_sparks_join(spark, folder, how):
     # DuckDB does not do with so little memory; it has a test of its own.
-    all_of = (*STRONG, *BOUNDS, "lmdb-rows", "sqlite-rows")
+    some = ("enrich", "default", "broadcast", "lmdb", "sqlite-rows", "jdbc")
+    all_of = (*STRONG, *BOUNDS, "lmdb-rows", "sqlite-rows") if ALL else some
     able = [name for name in all_of if name not in {"broadcast", "duckdb"}]
     cell = Cell(ROWS, how, 500, (*able, "broadcast"), share=0.9)
     found = contest(folder, Here("broadcast")).measure(cell)

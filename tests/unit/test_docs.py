@@ -8,22 +8,22 @@ import re
 import shlex
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import typer
 import yaml
+from pydantic import TypeAdapter
+from typer.testing import CliRunner
 
 import semistream as ss
 from semistream.algorithms import choose
 from semistream.cli.commands import app
 from semistream.master.database.open import open_database
 from semistream.pipeline import read_pipeline
-from semistream.pipeline.file.ends import SINKS, SOURCES
-from semistream.pipeline.file.node import Node
-from semistream.pipeline.file.problems import Mark
-from semistream.pipeline.file.read import _KEYS
-from semistream.pipeline.file.sections import Columns, Enrichment
-from semistream.units import parse_bytes
+from semistream.pipeline.file.columns import Columns
+from semistream.pipeline.file.ends import Sink, Source
+from semistream.pipeline.file.models import Enrichment, PipelineFile
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -202,22 +202,26 @@ def stated_settings(text):
 
 
 def check_settings(section, text):
-    stated = stated_settings(text)
-    assert stated.keys() == {f.name for f in fields(section)}
-    for f in fields(section):
+    stated, hints = stated_settings(text), get_type_hints(section, include_extras=True)
+    settings = [f for f in fields(section) if f.name != "kind"]
+    assert stated.keys() == {f.name for f in settings}
+    for f in settings:
         required = f.default is MISSING and f.default_factory is MISSING
         assert stated[f.name].startswith("required") >= required, f.name
         if given := re.fullmatch(r"`([^`]+)`", stated[f.name]):
-            node = Node(f.name, Mark(), Mark(), yaml.safe_load(given[1]))
-            assert f.metadata["read"](node) == f.default, f.name
+            value = yaml.safe_load(given[1])
+            assert TypeAdapter(hints[f.name]).validate_python(value) == f.default, f.name
         elif not required:
             empty = f.default_factory() if f.default is MISSING else f.default
             assert not empty, f.name
 
 
-@pytest.mark.parametrize("kind", [*SOURCES.values(), *SINKS.values()], ids=lambda s: s.__name__)
+SOURCES, SINKS = (get_args(get_args(ends)[0]) for ends in (Source, Sink))
+
+
+@pytest.mark.parametrize("kind", [*SOURCES, *SINKS], ids=lambda s: s.__name__)
 def test_the_settings_of_sources_and_sinks_are_documented(kind):
-    title = "Sources" if kind in SOURCES.values() else "Sinks"
+    title = "Sources" if kind in SOURCES else "Sinks"
     text = PIPELINE.split(f"### {title}\n")[1].split("\n### ")[0]
     check_settings(kind, text.split(f"**`kind: {kind.kind}`**")[1].split("**`kind:")[0])
 
@@ -229,16 +233,24 @@ def test_the_settings_of_a_section_are_documented(title, kind):
 
 def test_the_keys_of_a_file_are_documented():
     table = PIPELINE.split("## The file\n")[1].split("\n\n")[0]
-    assert {name.strip("`") for name, *_ in rows(table)} == set(_KEYS)
+    assert {name.strip("`") for name, *_ in rows(table)} == {
+        key.name for key in fields(PipelineFile)
+    }
 
 
-def test_an_enrichment_has_the_defaults_of_the_function():
-    function = {p.name: p.default for p in actual(ss.enrich)}
-    for f in fields(Enrichment):
-        if f.name in function and f.default not in {MISSING, ""}:
-            default = function[f.name]
-            size = f.name == "memory"
-            assert f.default == (parse_bytes(default) if size else default), f.name
+def test_the_json_schema_is_current():
+    made = CliRunner().invoke(app, ["check", "--schema"])
+    assert made.exit_code == 0
+    stored = (ROOT / "docs" / "pipeline.schema.json").read_text()
+    assert stored == made.output, "semistream check --schema > docs/pipeline.schema.json"
+
+
+def test_every_key_of_the_json_schema_is_described():
+    schema = json.loads((ROOT / "docs" / "pipeline.schema.json").read_text())
+    for section in (schema, *schema["$defs"].values()):
+        assert section["description"]
+        for name, key in section["properties"].items():
+            assert name == "kind" or key["description"], name
 
 
 @each_page

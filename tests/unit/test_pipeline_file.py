@@ -3,23 +3,25 @@
 import json
 import re
 from dataclasses import fields
-from inspect import Parameter, signature
+from inspect import Parameter, getdoc, signature
 from operator import attrgetter
 from pathlib import Path
 from textwrap import dedent
 
 import pyarrow as pa
 import pytest
+from pydantic import TypeAdapter
 
 import semistream as ss
 from semistream.master.files.reader import READ
+from semistream.options import PARTITION, TRANSFER, EnrichOptions
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.file.check import Surroundings, check
-from semistream.pipeline.file.columns import arrange
+from semistream.pipeline.file.columns import Columns, arrange
 from semistream.pipeline.file.describe import as_dict, as_text
-from semistream.pipeline.file.sections import _DATABASE, Columns, Enrichment
+from semistream.pipeline.file.models import Enrichment
 from semistream.pipeline.io.sales import BLOCK, Sales
-from semistream.spec import HOW, PARTITION, TRANSFER
+from semistream.spec import HOW
 from semistream.units import parse_bytes
 from semistream.workloads import Stream, Zipf
 
@@ -223,17 +225,35 @@ SYNTAX = [
 ]
 
 
-def test_the_section_of_an_enrichment_has_the_arguments_of_enrich_and_their_defaults():
+OPTIONS = {option.name: option for option in fields(EnrichOptions)}
+
+
+def test_enrich_has_the_options_of_an_enrichment_as_arguments_with_their_defaults():
     arguments = dict(signature(ss.enrich).parameters)
-    for other in ("df", "tasks", "check"):  # the pipeline's own
+    for other in ("df", "master"):
         del arguments[other]
-    section = {field.name: field for field in fields(Enrichment)}
-    of_pipelines = {"surrogate", "dimension", *_DATABASE}
-    assert {*section} == {*arguments} | of_pipelines
+    assert arguments.keys() == OPTIONS.keys()
     for name, argument in arguments.items():
         if argument.default is not Parameter.empty:
             default = parse_bytes(argument.default) if name == "memory" else argument.default
-            assert (section[name].default or None) == (default or None), name
+            assert (OPTIONS[name].default or None) == (default or None), name
+    assert arguments["on"].default is Parameter.empty
+    assert arguments["options"].kind is Parameter.VAR_KEYWORD
+
+
+def test_enrich_describes_its_arguments_as_the_options_do():
+    described = re.split(r"\n    (\*{0,2}\w+)\n        ", getdoc(ss.enrich).replace("\n", "\n    "))
+    texts = dict(zip((name.lstrip("*") for name in described[1::2]), described[2::2], strict=True))
+    for name, option in TypeAdapter(EnrichOptions).json_schema()["properties"].items():
+        text = " ".join(texts[name].split("\n    \n")[0].split())
+        assert text == " ".join(option["description"].split()), name
+
+
+def test_a_file_has_the_options_of_an_enrichment_as_keys_with_their_defaults(file):
+    assert OPTIONS.keys() <= {key.name for key in fields(Enrichment)}
+    path = file("source: {kind: rate}\nsink: {kind: noop}\nenrich: {master: m, on: a, name: b}")
+    [step] = read_pipeline(path).enrich
+    assert step.enrich_options == EnrichOptions(on=("a",), name="b")
 
 
 WORDS = {"how": HOW.values(), "partition": PARTITION, "transfer": TRANSFER, "read": READ}

@@ -10,22 +10,9 @@ from papers.judge.claims import Bounds, claims, read_claims
 from papers.judge.intervals import interval
 from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost
 from papers.reading import ExperimentError, experiments
-from semistream.pipeline.file.text import parse
+from support.papers import EXPERIMENTS, record_of
 
 CLAIMS = claims()
-EXPERIMENTS = experiments()
-
-
-def record_of(name: str, factor: float = 1.0):
-    """Make a record of a figure in which every line has the rate 1 at every point."""
-    experiment = EXPERIMENTS[name]
-    run = {"value": 1.0, "samples": [1.0, 1.0, 1.0], "pages_a_row": 1.0, "hits": 0.5}
-    points = [
-        {"x": x, "runs": {line: {**run, "predicted": 1.0} for line in experiment.series}}
-        for x in experiment.values
-    ]
-    facts = {"factor": factor, "vary": experiment.vary, "measures": experiment.kind, "origin": ""}
-    return {**facts, "points": points}
 
 
 def showing(claim, number: float):
@@ -157,19 +144,19 @@ a:
     ("old", "new", "message"),
     [
         ("figure-7a", "figure-7", r"moij/claims.yaml:4:11: a.figure 'figure-7' is not known"),
-        ("ratio:", "ration:", r"moij/claims.yaml:5:10: rule: key 'ration'.*'ratio'"),
+        ("ratio:", "ration:", r"moij/claims.yaml:5:18: a.rule.ration is not known.*'ratio'"),
         ("to: cachejoin", "to: cashjoin", r"5:27: a.rule.to 'cashjoin'.*'cachejoin'"),
         ("at: first", "at: 2", r"5:42: a.rule.at must be from 0.0001 to 1"),
         ("holds: {least: 2}", "holds: {lest: 2}", r"6:10: a.holds must be {least"),
-        ("  where: section 1\n", "", r"2:3: a: key where is missing"),
+        ("  where: section 1\n", "", r"1:1: a.where is missing"),
     ],
 )
 def test_mistakes_in_claims_are_told_with_their_lines(old, new, message):
     assert old in GOOD
     known = experiments("moij")
-    assert read_claims(parse(GOOD)[0], "moij", known)["moij/a"].holds == Bounds(least=2)
+    assert read_claims(GOOD, "moij", known)["moij/a"].holds == Bounds(least=2)
     with pytest.raises(ExperimentError, match=message):
-        read_claims(parse(GOOD.replace(old, new))[0], "moij", known)
+        read_claims(GOOD.replace(old, new), "moij", known)
 
 
 def test_intervals_shrink_with_samples():

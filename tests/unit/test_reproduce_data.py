@@ -76,7 +76,7 @@ def test_a_good_file_is_read(tmp_path):
     ("old", "new", "message"),
     [
         ("kind: rate", "kind: rat", r"figure.yaml:4:7: kind 'rat' is not known.*'rate'"),
-        ("title: a rate\n", "", r"figure.yaml:1:1: key title is missing"),
+        ("title: a rate\n", "", r"figure.yaml:1:1: title is missing"),
         ("memory: 1MB", "memry: 1MB", r"figure.yaml:6:1: key 'memry'.*'memory'"),
         ("memory: 1MB\n", "", r"memory is missing; give memory or share"),
         ("values: [1M, 2M]", "values: [1M, soon]", r"figure.yaml:8:14: values\[1\] must be"),

@@ -23,6 +23,7 @@ from semistream.master.files import drafts as files
 from semistream.master.files import locks
 from semistream.master.snapshots import pins, snapshots
 from semistream.master.snapshots.removal import remove_unneeded
+from support.matrix import ALL
 
 DAY = 86_400.0
 QUERY = "0f0e8a52-0000-4000-8000-00000000000"
@@ -341,12 +342,12 @@ def test_pins_hold_while_builds_remove(tmp_path):
             last = []  # the same for both twins
             beside = threading.Barrier(2, action=lambda told=last: told.append(enough.is_set()))
             running += [pool.submit(read, f"{QUERY}{number}", beside, last) for _ in range(2)]
-        for number in range(1, 20):
+        for number in range(1, 20 if ALL else 8):
             built(tmp_path, number, rows=50)
         enough.set()
         one, its_twin, other, their_twin = (each.result() for each in running)
     assert (one, other) == (its_twin, their_twin)
-    assert len(set(one)) > 5
+    assert len(set(one)) > (5 if ALL else 2)
     built(tmp_path, number + 1)
     assert len(there(tmp_path)) <= 1 + 2 * pins.KEPT
 
@@ -425,14 +426,13 @@ def test_drivers_that_end_while_snapshots_are_removed(tmp_path, caplog):
     with ThreadPoolExecutor(2) as pool:
         drivers = [pool.submit(drive) for _ in range(2)]
         try:
-            end = time.monotonic() + 0.5
-            while time.monotonic() < end:
+            for _ in range(50):
                 remove_unneeded(tmp_path)
                 pins.all_pins(tmp_path)
         finally:
             done.set()
     assert [driver.result() for driver in drivers] == [None, None]
-    assert not caplog.text
+    assert "cannot be removed" not in caplog.text  # a busy machine may warn of a slow lock
 
 
 def test_a_holder_of_a_master_that_is_gone_lets_it_go(tmp_path):

@@ -53,7 +53,29 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(generate.app, name="generate", rich_help_panel=DATA)
 
 
-def check(file: PipelineFile, master: SparkMaster = None, as_json: AsJson = False) -> None:
+def _print_schema(asked: bool) -> None:
+    if asked:
+        with messages(), _needed():
+            from semistream.pipeline.file.schema import schema_text
+
+            typer.echo(schema_text())
+        raise typer.Exit
+
+
+def check(
+    file: PipelineFile,
+    master: SparkMaster = None,
+    as_json: AsJson = False,
+    schema: Annotated[  # noqa: ARG001 - its callback does it
+        bool,
+        typer.Option(
+            "--schema",
+            is_eager=True,
+            callback=_print_schema,
+            help="Print the JSON Schema of pipeline files, for editors; no file is needed.",
+        ),
+    ] = False,
+) -> None:
     """Validate a pipeline and print its plan; no query runs.
 
     Spark is started, and databases are asked for their tables: columns and types are checked
@@ -140,10 +162,12 @@ def replay(
         with _session(pipeline, master) as spark, failures():
             told = bring_back(pipeline, spark, where=where, limit=most, any_query=any_query)
         if as_json:
-            typer.echo(json.dumps({"quarantine": pipeline.quarantine, **asdict(told)}, indent=2))
+            typer.echo(
+                json.dumps({"quarantine": pipeline.quarantine.path, **asdict(told)}, indent=2)
+            )
             return
         console.print(
-            f"{pipeline.quarantine}: {told}", highlight=False, markup=False, soft_wrap=True
+            f"{pipeline.quarantine.path}: {told}", highlight=False, markup=False, soft_wrap=True
         )
 
 
@@ -199,4 +223,6 @@ def _mistakes(as_json: bool = False) -> Iterator[None]:
 
 def _needed() -> AbstractContextManager[None]:
     """Say which extra brings a package that is missing."""
-    return needed("a pipeline", pyspark="pipeline", yaml="pipeline", pandas="pipeline")
+    return needed(
+        "a pipeline", **dict.fromkeys(("pyspark", "pandas", "yaml", "pydantic"), "pipeline")
+    )

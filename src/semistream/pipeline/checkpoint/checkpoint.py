@@ -152,7 +152,7 @@ def _ways(pipeline: Pipeline) -> Iterator[tuple[str, Any]]:
             if given := getattr(step, name):
                 yield f"enrich[{i}].{name}", given
     if pipeline.splits:
-        yield "quarantine.path", pipeline.quarantine
+        yield "quarantine.path", pipeline.quarantine.path
     if pipeline.waits:
         yield from ((f"waiting.{name}", given) for name, given in vars(pipeline.waiting).items())
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
 from semistream.algorithms import choose
 from semistream.errors import BudgetError, OptionError, SchemaError, SemistreamError
 from semistream.hotset import HostShare, default_root
-from semistream.master import Master, open_master
 from semistream.missing import QUARANTINED, SINCE, STAGED, OnMissing
 from semistream.names import RESERVED, reserved
 from semistream.pipeline.file.columns import arrange, wrong_columns
-from semistream.pipeline.file.places import taken_places
-from semistream.pipeline.file.problems import PipelineError, Problem
+from semistream.pipeline.file.errors import PipelineError, Problem
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -27,16 +28,10 @@ if TYPE_CHECKING:
 
     from semistream.arrow.keys import TypeName
     from semistream.engine.plan import Plan
-    from semistream.pipeline.file.model import Pipeline
-    from semistream.pipeline.file.sections import Enrichment
+    from semistream.master import Master
+    from semistream.pipeline.file.models import Enrichment, Pipeline
 
 __all__ = ["Flow", "Step", "Surroundings", "check"]
-
-
-def _open(step: Enrichment) -> Master:
-    if step.live:
-        return open_master(step.master, **step.database)
-    return open_master(step.master, read=step.read)
 
 
 @dataclass(frozen=True)
@@ -45,12 +40,12 @@ class Surroundings:
 
     tasks: int = 1
     """How many tasks an executor runs at once; they share the memory of an enrichment."""
-    opened: Callable[[Enrichment], Master] = _open
-    """Opens the master of an enrichment."""
+    open_master: Callable[[Enrichment], Master] = methodcaller("open")
+    """Open the master of an enrichment."""
     leaving: Callable[[pa.Field], pa.DataType] = attrgetter("type")
-    """Gives the type in which a column of a master leaves the enrichment."""
+    """Return the type in which a column of a master leaves the enrichment."""
     type_name: TypeName = str
-    """Gives the name of a type in messages."""
+    """Return the name of a type in messages."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +105,7 @@ def check(pipeline: Pipeline, stream: pa.Schema, surroundings: Surroundings | No
 
 
 class _Checker:
-    """Follows the columns through a pipeline, and collects what is wrong."""
+    """Follows the columns through a pipeline, and collects problems."""
 
     def __init__(self, pipeline: Pipeline, around: Surroundings) -> None:
         self._pipeline, self._around = pipeline, around
@@ -123,7 +118,7 @@ class _Checker:
             schema = self._enrich(f"enrich[{i}]", step, schema)
         if schema is None:
             return None
-        for setting, message in taken_places(self._pipeline):
+        for setting, message in _taken_places(self._pipeline):
             self._wrong(setting, message)
         self._own_names(schema)
         self._quarantine(stream, schema)
@@ -140,9 +135,9 @@ class _Checker:
         self.problems.append(Problem(self._pipeline.mark(where), f"{where}{space}{message}"))
 
     def _enrich(self, where: str, step: Enrichment, stream: pa.Schema | None) -> pa.Schema | None:
-        """Give the columns after a step; as far as they are known where it has a mistake."""
+        """Return the columns after a step; as far as they are known where it has a mistake."""
         try:
-            master = self._around.opened(step)
+            master = self._around.open_master(step)
         except (SemistreamError, OSError) as error:
             self._wrong(f"{where}.master", f": {error}")
             return None
@@ -154,16 +149,14 @@ class _Checker:
         self._defaults(f"{where}.on_missing", step, spec)
         self._surrogate(f"{where}.surrogate", step, spec)
         plan = self._plan(where, step, spec)
-        output = self._output(spec, step.status)
+        fields, kept = list(spec.output), len(spec.stream)
+        fields[kept:] = [each.with_type(self._around.leaving(each)) for each in fields[kept:]]
+        if step.status:
+            fields.append(pa.field(step.status, pa.string(), nullable=False))
+        output = pa.schema(fields)
         if plan is not None:
             self._steps.append(Step(step, spec, plan, output))
         return output
-
-    def _output(self, spec: JoinSpec, status: str) -> pa.Schema:
-        fields, kept = list(spec.output), len(spec.stream)
-        left = [field.with_type(self._around.leaving(field)) for field in fields[kept:]]
-        told = [pa.field(status, pa.string(), nullable=False)] if status else []
-        return pa.schema([*fields[:kept], *left, *told])
 
     def _defaults(self, where: str, step: Enrichment, spec: JoinSpec) -> None:
         """Check the default values of a step, each by itself; and the name of its status."""
@@ -238,20 +231,21 @@ class _Checker:
     def _spec(
         self, where: str, step: Enrichment, master: Master, stream: pa.Schema
     ) -> JoinSpec | None:
-        on = step.on if isinstance(step.on, dict) else list(step.on)
         try:
-            JoinSpec.resolve(master, stream, on, step.how, [], "", type_name=self._around.type_name)
+            JoinSpec.resolve(
+                master, stream, step.on, step.how, [], "", type_name=self._around.type_name
+            )
         except (OptionError, SchemaError) as error:
             self._wrong(f"{where}.on", f": {error}")
             return None
         try:
-            return JoinSpec.resolve(master, stream, on, step.how, step.select, step.prefix)
+            return JoinSpec.resolve(master, stream, step.on, step.how, step.select, step.prefix)
         except (OptionError, SchemaError) as error:
             self._wrong(f"{where}.{'prefix' if step.prefix else 'select'}", f": {error}")
             return None
 
     def _plan(self, where: str, step: Enrichment, spec: JoinSpec) -> Plan | None:
-        share = HostShare(default_root(), self._around.tasks)
+        share = HostShare(default_root(), step.tasks or self._around.tasks)
         try:
             return choose(step.algorithm, spec, step.memory, None, step.options, share)[2]
         except BudgetError as error:
@@ -275,7 +269,7 @@ class _Checker:
 
 
 def _unfit(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
-    """Give the steps that do not go with one that parts rows: where, and why.
+    """Yield the steps that do not go with one that parts rows: where, and why.
 
     A row that is taken out must be the stream's own, and still there at the end.
     """
@@ -294,7 +288,7 @@ def _unfit(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[tuple[str, str
 
 
 def _likely(stream: pa.Schema, master: Master, step: Enrichment) -> pa.Schema:
-    """Give the columns that a step with a mistake would most likely have."""
+    """Return the columns that a step with a mistake would most likely have."""
     if step.how in {"semi", "anti"}:
         return stream
     wanted = step.select if step.select is not None else master.schema.names
@@ -305,3 +299,33 @@ def _likely(stream: pa.Schema, master: Master, step: Enrichment) -> pa.Schema:
             if step.prefix + name not in stream.names:
                 fields.append(field.with_name(step.prefix + name))
     return pa.schema(fields)
+
+
+def _taken_places(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Yield the settings that name a place which another has already: where, and a message.
+
+    A dimension may be that of several enrichments.
+    """
+    written = {"sink.path": getattr(pipeline.sink, "path", ""), "checkpoint": pipeline.checkpoint}
+    written["quarantine.path"] = pipeline.quarantine.path if pipeline.splits else ""
+    written["waiting.path"] = pipeline.waiting.path if pipeline.waits else ""
+    written |= {f"enrich[{i}].dimension": step.dimension for i, step in enumerate(pipeline.enrich)}
+    taken: dict[str, str] = {}
+    for where, path in written.items():
+        other = taken.setdefault(_place(path), where) if path else where
+        if other != where and not (where.endswith("dimension") and other.endswith("dimension")):
+            yield where, f"is the same as {other}; give it a path of its own"
+
+
+def _place(path: str) -> str:
+    """Return a path as all that lead to the same place have it.
+
+    Examples
+    --------
+    >>> _place("file:///data/./sales/"), _place("/data/old/../sales"), _place("s3a://data/sales//")
+    ('/data/sales', '/data/sales', 's3a://data/sales')
+    """
+    url = urlparse(path)
+    if "://" in path and url.scheme != "file":
+        return f"{url.scheme}://{url.netloc}{posixpath.normpath(url.path)}"
+    return os.path.realpath(unquote(url.path) if url.scheme == "file" else path)

@@ -1,28 +1,44 @@
 """Column choices: which columns reach the sink, in which order, under which names."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from semistream.errors import SchemaError
-from semistream.pipeline.file.problems import nearest
+from semistream.pipeline.file.section import Conflicts, Section
+from semistream.values import TEXT, mapping, names, nearest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+__all__ = ["Columns", "arrange", "wrong_columns"]
 
-    from semistream.pipeline.file.sections import Columns
+Pairs = Annotated[Mapping[str, str], mapping(TEXT)]
 
-__all__ = ["arrange", "wrong_columns"]
+
+@dataclass(frozen=True, kw_only=True)
+class Columns(Section):
+    """Which columns reach the sink, in the names that come out of the enrichments."""
+
+    replace: Pairs = field(default_factory=dict)
+    """{a: b} puts column b in the place of a, which goes."""
+    drop: Annotated[tuple[str, ...], names()] = ()
+    """Columns that do not reach the sink."""
+    keep: Annotated[tuple[str, ...] | None, names()] = None
+    """Columns that reach the sink, in this order."""
+    rename: Pairs = field(default_factory=dict)
+    """{old: new} renames columns."""
+
+    def conflicts(self) -> Conflicts:
+        """Yield settings that have no use beside others."""
+        if self.keep is not None and self.drop:
+            yield "drop", "and keep say the same in two ways; give one of them"
 
 
 def arrange(columns: Columns, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Give the columns that reach the sink, in order: name before, name after.
+    """Return the columns that reach the sink, in order: name before, name after.
 
     A column that replaces another takes its place. ``keep`` also gives the order.
 
     Examples
     --------
-    >>> from semistream.pipeline.file.sections import Columns
     >>> columns = Columns(replace={"product_id": "product_key"}, rename={"price": "unit_price"})
     >>> arrange(columns, ["product_id", "sale", "product_key", "price"])
     [('product_key', 'product_key'), ('sale', 'sale'), ('price', 'unit_price')]
@@ -35,45 +51,25 @@ def arrange(columns: Columns, names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def wrong_columns(columns: Columns, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Give every mistake in the choice from these columns: which setting, and what is wrong."""
-    yield from _missing(columns, names)
-    yield from _gone(columns)
+    """Yield every mistake in the choice from these columns: which setting, and what is wrong."""
+    uses = [(f"replace.{old}", name) for old, new in columns.replace.items() for name in (old, new)]
+    uses += [(f"drop[{i}]", name) for i, name in enumerate(columns.drop)]
+    uses += [(f"keep[{i}]", name) for i, name in enumerate(columns.keep or ())]
+    uses += [(f"rename.{name}", name) for name in columns.rename]
+    for setting, name in uses:
+        if name not in names:
+            yield setting, f": {SchemaError.missing('enriched stream', name, names)}"
+    gone = dict.fromkeys(columns.replace, "replaced") | dict.fromkeys(columns.drop, "dropped")
+    for i, name in enumerate(columns.keep or ()):
+        if name in gone:
+            yield f"keep[{i}]", f"{name!r} is {gone[name]}"
     after = [new for _, new in arrange(columns, names)]
     for old, new in columns.rename.items():
+        if old in gone:
+            yield f"rename.{old}", f"is of a column that is {gone[old]}"
+        elif columns.keep is not None and old not in columns.keep:
+            yield f"rename.{old}", f"is of a column that is not kept{nearest(old, columns.keep)}"
         if after.count(new) > 1:
             yield f"rename.{old}", f"gives a second column {new!r}; drop the other, or choose anew"
     if not after:
         yield ("keep" if columns.keep is not None else "drop"), "leaves no column at all"
-
-
-def _missing(columns: Columns, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    def absent(name: str) -> str:
-        return str(SchemaError.missing("enriched stream", name, names))
-
-    for old, new in columns.replace.items():
-        for name in (old, new):
-            if name not in names:
-                yield f"replace.{old}", f": {absent(name)}"
-    for setting, listed in (("drop", columns.drop), ("keep", columns.keep or ())):
-        for i, name in enumerate(listed):
-            if name not in names:
-                yield f"{setting}[{i}]", f": {absent(name)}"
-    for name in columns.rename:
-        if name not in names:
-            yield f"rename.{name}", f": {absent(name)}"
-
-
-def _gone(columns: Columns) -> Iterator[tuple[str, str]]:
-    """Give the uses of a column that another setting has taken away."""
-    dropped = {
-        **dict.fromkeys(columns.replace, "replaced"),
-        **dict.fromkeys(columns.drop, "dropped"),
-    }
-    for i, name in enumerate(columns.keep or ()):
-        if name in dropped:
-            yield f"keep[{i}]", f"{name!r} is {dropped[name]}"
-    for name in columns.rename:
-        if name in dropped:
-            yield f"rename.{name}", f"is of a column that is {dropped[name]}"
-        elif columns.keep is not None and name not in columns.keep:
-            yield f"rename.{name}", f"is of a column that is not kept{nearest(name, columns.keep)}"

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from semistream.master.place import hidden, without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import pyarrow as pa
 
     from semistream.pipeline.file.check import Flow, Step
-    from semistream.pipeline.file.model import Pipeline
-    from semistream.pipeline.file.sections import Columns, Section
+    from semistream.pipeline.file.columns import Columns
+    from semistream.pipeline.file.models import Pipeline
+    from semistream.pipeline.file.section import Section
 
 __all__ = ["as_dict", "as_text"]
 
@@ -22,26 +23,28 @@ _HIDDEN = {"password", "user", "options", "schema"}
 
 
 def as_dict(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
-    """Give the plan of a pipeline as plain values; secrets and options are left out."""
-    told = {
+    """Return the plan of a pipeline as plain values; secrets and options are left out."""
+    plan = {
         "name": pipeline.name,
         "source": {**_settings(pipeline.source), "columns": _types(flow.stream)},
         "enrich": [_step(step) for step in flow.steps],
         "columns": [{"from": old, "to": new} for old, new in flow.columns],
         "sink": {**_settings(pipeline.sink), "columns": _types(flow.output)},
-        "quarantine": pipeline.quarantine if pipeline.splits else None,
+        "quarantine": pipeline.quarantine.path if pipeline.splits else None,
         "waiting": _settings(pipeline.waiting) if pipeline.waits else None,
         "trigger": pipeline.trigger,
         "checkpoint": pipeline.checkpoint,
     }
-    return dict(hidden(told))
+    return dict(hidden(plan))
 
 
 def _settings(section: Section) -> dict[str, Any]:
     given = {each.name: getattr(section, each.name) for each in fields(section)}
-    kept = {name: value for name, value in given.items() if name not in _HIDDEN}
-    shown = {name: value for name, value in kept.items() if value not in (None, (), "")}
-    return {"kind": section.kind, **shown}
+    return {
+        name: value
+        for name, value in {"kind": "", **given}.items()
+        if name == "kind" or (name not in _HIDDEN and value not in (None, (), ""))
+    }
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:
@@ -74,7 +77,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def as_text(pipeline: Pipeline, flow: Flow) -> str:
-    """Give the plan of a pipeline in lines."""
+    """Return the plan of a pipeline in lines."""
     return "\n".join(f"{what:<11}{without_secrets(line)}" for what, line in _lines(pipeline, flow))
 
 
@@ -89,7 +92,7 @@ def _lines(pipeline: Pipeline, flow: Flow) -> Iterator[tuple[str, str]]:
     yield "sink", _one_line(_settings(pipeline.sink))
     yield "", _columns(flow.output)
     if pipeline.splits:
-        yield "quarantine", pipeline.quarantine
+        yield "quarantine", pipeline.quarantine.path
     if pipeline.waits:
         waiting = pipeline.waiting
         times = f"{waiting.grace:g} s, then {waiting.then}"
@@ -124,18 +127,14 @@ def _step_lines(step: Step) -> Iterator[tuple[str, str]]:
     )
     if spec.payload:
         yield "", "adds " + ", ".join(f"{spec.prefix}{name}" for name in spec.payload)
-    if step.enrichment.on_missing:
-        yield "", f"rows without a master row: {_missing(step.enrichment.on_missing)}"
+    if missing := step.enrichment.on_missing:
+        if not isinstance(missing, str):
+            missing = "default values " + ", ".join(f"{name} {v!r}" for name, v in missing.items())
+        yield "", f"rows without a master row: {missing}"
     if step.enrichment.surrogate:
         yield "", f"new keys become members of {step.enrichment.dimension}"
     for line in str(plan).splitlines():
         yield "", line
-
-
-def _missing(asked: str | Mapping[str, Any]) -> str:
-    if isinstance(asked, str):
-        return asked
-    return "default values " + ", ".join(f"{name} {value!r}" for name, value in asked.items())
 
 
 def _choices(columns: Columns) -> str:

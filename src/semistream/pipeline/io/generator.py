@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from semistream.pipeline.file.ends import GeneratorSource
 from semistream.pipeline.io.sales import BLOCK, Sales
+from semistream.workloads import Stream, Zipf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from semistream.pipeline.file.ends import GeneratorSource
 
 __all__ = ["Generator"]
 
@@ -31,26 +33,30 @@ class Generator(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return "semistream"
 
     @staticmethod
     def options_of(source: GeneratorSource, partitions: int) -> dict[str, str]:
-        """Give the options that make this source, cut into so many partitions a batch."""
-        return {"settings": json.dumps(asdict(source)), "partitions": str(partitions)}
-
-    @property
-    def source(self) -> GeneratorSource:
-        """The settings."""
-        return GeneratorSource(**json.loads(self.options["settings"]))
+        """Return the options that make this source, cut into so many partitions a batch."""
+        limits = {"rows": source.rows, "rows_per_batch": source.rows_per_batch}
+        settings = {"stream": asdict(source.stream), "partitions": partitions, **limits}
+        return {"settings": json.dumps(settings)}
 
     def schema(self) -> StructType:
-        """Give the columns."""
-        return from_arrow_schema(Sales(self.source.stream).schema)
+        """Return the columns."""
+        return from_arrow_schema(Sales(self._settings["stream"]).schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Make a reader."""
-        return _Reader(self.source, int(self.options["partitions"]))
+        return _Reader(**self._settings)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What `options_of` wrote: executors need no model of a file for it."""
+        settings: dict[str, Any] = json.loads(self.options["settings"])
+        stream = settings["stream"]
+        return settings | {"stream": Stream(**stream | {"zipf": Zipf(**stream["zipf"])})}
 
 
 class _Rows(InputPartition):
@@ -62,16 +68,19 @@ class _Rows(InputPartition):
 class _Reader(DataSourceStreamReader):
     """Offsets are row numbers; a batch ends ``rows_per_batch`` after the one before."""
 
-    def __init__(self, source: GeneratorSource, partitions: int) -> None:
-        self._source, self._partitions = source, partitions
+    def __init__(
+        self, stream: Stream, partitions: int, rows: int | None, rows_per_batch: int
+    ) -> None:
+        self._stream, self._partitions = stream, partitions
+        self._rows, self._rows_per_batch = rows, rows_per_batch
         self._planned = 0
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return {"row": 0}
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        end = self._planned + self._source.rows_per_batch
-        return {"row": end if self._source.rows is None else min(end, self._source.rows)}
+        end = self._planned + self._rows_per_batch
+        return {"row": end if self._rows is None else min(end, self._rows)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         # Spark also calls this when it starts from a checkpoint, with the last offset there: the
@@ -81,7 +90,7 @@ class _Reader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         rows = partition if isinstance(partition, _Rows) else _Rows(*partition.value)
-        return Sales(self._source.stream).rows(rows.start, rows.end)
+        return Sales(self._stream).rows(rows.start, rows.end)
 
 
 def _cut(start: int, end: int, partitions: int) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from semistream.names import unused
 from semistream.pipeline.file import ends
-from semistream.pipeline.file.problems import PipelineError, Problem
+from semistream.pipeline.file.errors import PipelineError, Problem
 from semistream.pipeline.io.generator import Generator
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from semistream.missing import SPLITTING
 from semistream.names import RESERVED
 from semistream.pipeline.checkpoint.decisions import Decisions
 from semistream.pipeline.checkpoint.micro_batch import Planned, planned_batch
-from semistream.pipeline.file.problems import PipelineError, Problem
+from semistream.pipeline.file.errors import PipelineError, Problem
 from semistream.pipeline.io.batches import write_batch, write_delta
 from semistream.pipeline.late.members import Dimension, Members
 from semistream.pipeline.late.split import arranged, parted, quarantined, timed
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.checkpoint.micro_batch import Once
     from semistream.pipeline.file.check import Flow, Step
-    from semistream.pipeline.file.sections import Enrichment
+    from semistream.pipeline.file.models import Enrichment
     from semistream.pipeline.late.waiting import Snapshots
     from semistream.pipeline.late.waiting_table import Found
 
@@ -171,7 +171,7 @@ class Batchwise:
         marks = [mark for mark in marks_of(schema) if mark.on_missing in takes]
         _, missing = parted(rows, marks)
         rows = quarantined(missing, self.flow.stream.names, self.query, once.number)
-        path = self.pipeline.quarantine
+        path = self.pipeline.quarantine.path
         # Of a name of its own: in a table that has the batch's other part, Delta would skip it.
         write_delta(rows, path, f"{self.query} quarantine", once.number, mergeSchema="true")
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from semistream.errors import SemistreamError
-from semistream.master import Master, open_master
 from semistream.pipeline.checkpoint import checkpoint
 from semistream.pipeline.file.check import Flow, Surroundings, check
-from semistream.pipeline.file.model import NOW
-from semistream.pipeline.file.problems import PipelineError, Problem
+from semistream.pipeline.file.errors import PipelineError, Problem
+from semistream.pipeline.file.models import NOW
 from semistream.pipeline.io.heartbeat import beating
 from semistream.pipeline.io.sinks import writer
 from semistream.pipeline.io.sources import load
@@ -19,7 +18,7 @@ from semistream.pipeline.run.batchwise import Batchwise, check_dimensions, statu
 from semistream.spark.cluster import jars
 from semistream.spark.cluster.executors import tasks_at_once
 from semistream.spark.cluster.session import session
-from semistream.spark.enrich import enrichment
+from semistream.spark.enrich.enrichment import enrich_frame
 from semistream.spark.lookup.copies import local_copy
 from semistream.spark.lookup.job import Copies
 from semistream.spark.types import arrow_schema, transferred, type_name
@@ -31,12 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from semistream.master import Master
     from semistream.pipeline import Pipeline
-    from semistream.pipeline.file.sections import Enrichment
+    from semistream.pipeline.file.models import Enrichment
 
 __all__ = ["Prepared", "checked", "enriched", "prepare", "session_for", "start"]
 
-_COPIES = 100 << 30
 _ASKED = ("transfer", "partition")
 _CONNECTORS = {"kafka", "delta", "postgresql"}
 
@@ -87,62 +86,37 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
 
 def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
     """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
-    around = Surroundings(tasks_at_once(spark), _opened, transferred, type_name)
+    around = Surroundings(tasks_at_once(spark), _open, transferred, type_name)
     flow = check(pipeline, arrow_schema(stream.schema), around)
     check_dimensions(pipeline, flow, spark)
     return flow
 
 
-def _opened(step: Enrichment) -> Master:
-    path = step.master
-    if step.live:
-        return open_master(path, **step.database)
-    if step.localize is not False:
-        limit = _COPIES if step.localize is True else step.localize
-        path = local_copy(path, Copies(None, limit))
-    return open_master(path, read=step.read)
+def _open(step: Enrichment) -> Master:
+    copies = Copies.of(step.localize)
+    return step.open(local_copy(step.master, copies) if copies else "")
 
 
 def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> DataFrame:
     """Join a stream, or a batch, with the masters of a pipeline; some rows perhaps again."""
     for i, step in enumerate(pipeline.enrich):
+        options = replace(step.enrich_options, status=status_column(step, i) or "")
+        if again:
+            # Java can't look rows up that come as a batch in a stream; how they pass changes
+            # nothing.
+            transfer = "auto" if step.transfer == "none" else step.transfer
+            name = f"{step.name} (again)"
+            options = replace(options, transfer=transfer, name=name, check=False)
+        single = bool(step.surrogate) or pipeline.keeps_single(i)
+        master = step.open() if step.live else step.master
         try:
-            stream = enrichment.enriched(stream, _master(step), _wish(pipeline, i, again))
+            stream = enrich_frame(stream, master, options, single=single, keep_name=True)
         except SemistreamError as error:
             named = (name for name in _ASKED if f"{name}=" in str(error))
             where = ".".join([f"enrich[{i}]", *named])
             problem = Problem(pipeline.mark(where), f"{where}: {error}")
             raise PipelineError(str(pipeline.path), [problem]) from error
     return stream
-
-
-def _master(step: Enrichment) -> Master | str:
-    return _opened(step) if step.live else step.master
-
-
-def _wish(pipeline: Pipeline, number: int, again: bool) -> enrichment.Wish:
-    step = pipeline.enrich[number]
-    return enrichment.Wish(
-        on=step.on if isinstance(step.on, dict) else list(step.on),
-        how=step.how,
-        memory=step.memory,
-        algorithm=step.algorithm,
-        select=None if step.select is None else list(step.select),
-        prefix=step.prefix,
-        partition=step.partition,
-        # Java can't look rows up that come as a batch in a stream; how they pass changes nothing.
-        transfer="auto" if again and step.transfer == "none" else step.transfer,
-        localize=step.localize if isinstance(step.localize, bool) else f"{step.localize}B",
-        read=step.read,
-        name=f"{step.name} (again)" if again else step.name,
-        tasks=None,
-        check=not again,
-        on_missing=step.on_missing,
-        status=status_column(step, number),
-        options=dict(step.options),
-        single=bool(step.surrogate) or pipeline.keeps_single(number),
-        alone=True,
-    )
 
 
 def start(

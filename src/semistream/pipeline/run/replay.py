@@ -91,7 +91,7 @@ def replay(
     ReplayError
         Another replay is at work, or one was cut off that this pipeline can't finish.
     """
-    table = Table(spark, pipeline.quarantine)
+    table = Table(spark, pipeline.quarantine.path)
     if not pipeline.splits:
         msg = f"{pipeline.path}: no enrichment has on_missing: quarantine; there is none to replay"
         raise OptionError(msg)
@@ -99,7 +99,7 @@ def replay(
         return Replayed()
     flow = checked(pipeline, spark, table.rows().drop(*QUARANTINED))
     query = query_of(pipeline, spark) or ""
-    run = _Replay(pipeline, flow, table, Table(spark, f"{pipeline.quarantine}.replay"), query)
+    run = _Replay(pipeline, flow, table, Table(spark, f"{pipeline.quarantine.path}.replay"), query)
     seen, finished = run.settle()
     version = table.last
     rows = table.rows(version.number)

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from semistream.errors import SemistreamError
 from semistream.pipeline.file.ends import GeneratorSource
-from semistream.pipeline.file.model import NOW
+from semistream.pipeline.file.models import NOW
 from semistream.pipeline.run.progress import POLL_SECONDS, Metrics, Reports
 from semistream.pipeline.run.query import prepare, start
 

@@ -10,7 +10,6 @@ import pyspark
 
 from semistream.errors import OptionError
 from semistream.master import FileMaster
-from semistream.spec import PARTITION, TRANSFER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,17 +18,9 @@ if TYPE_CHECKING:
     from semistream.master import Master
     from semistream.spark.enrich.probe import Hosts
 
-__all__ = [
-    "Choice",
-    "Setting",
-    "affordable_ways",
-    "afforded",
-    "choose_partition",
-    "choose_transfer",
-]
+__all__ = ["Choice", "Setting", "affordable", "choose_partition", "choose_transfer", "fit_budget"]
 
-_BOTH = ["keys", "rows"]
-_HELD = 0.98
+_IN_MEMORY = 0.98  # of a master's pages; a few are evicted again wherever memory is in use
 
 
 @dataclass(frozen=True)
@@ -53,11 +44,11 @@ class Setting:
     tasks: int
     """Tasks that run at once in all executors."""
     hosts: Hosts | None = None
-    """None where they were not looked at."""
+    """What a probe of the executors reported; None if they were not probed."""
     no_java: Callable[[], str] = str
-    """Tells why Java cannot look rows up, nothing if it can; where it can, it is made ready."""
+    """Return why Java cannot look rows up, "" if it can; where it can, prepare it."""
     shortage: Callable[[str], BudgetError | None] = lambda _: None
-    """Tells why memory is too small for a way through Python, ``"keys"`` or ``"rows"``."""
+    """Return the error if memory is too small for transfer="keys" or "rows"."""
 
     @property
     def in_memory(self) -> bool:
@@ -68,58 +59,55 @@ class Setting:
             return False
         if self.hosts is None:
             return True
-        return self.hosts.held >= _HELD or self.master.manifest.pages_bytes <= self.hosts.free
+        return self.hosts.held >= _IN_MEMORY or self.master.manifest.pages_bytes <= self.hosts.free
 
     @property
-    def live(self) -> bool:
-        """Whether the master is in a database, and asked by lists of keys."""
-        return self.master.is_live
-
-    @property
-    def scalar(self) -> bool:
-        """Whether each row has at most one answer."""
-        return self.how in {"semi", "anti"} or self.master.statistics.most_duplicates <= 1
+    def no_keys(self) -> str:
+        """Why keys cannot pass alone; "" if they can."""
+        if self.how in {"inner", "left"} and self.master.statistics.most_duplicates > 1:
+            return "a key has several rows in this master"
+        return "" if has_arrow_udf() else f"pyspark {pyspark.__version__} has no arrow_udf, 4.1 has"
 
 
 def choose_transfer(asked: str, setting: Setting) -> Choice:
     """Choose what passes through Python: nothing, the keys alone, or whole rows."""
-    if asked not in TRANSFER:
-        raise OptionError.unknown("transfer", asked, TRANSFER)
     if asked != "auto":
-        if refusal := _refusal(asked, setting):
-            msg = f"transfer={asked!r} is not possible: {refusal}; take transfer='auto'"
+        reason = setting.no_java() if asked == "none" else setting.no_keys
+        if reason and asked != "rows":
+            msg = f"transfer={asked!r} is not possible: {reason}; take transfer='auto'"
             raise OptionError(msg)
         return Choice(asked, "as asked")
     no_java = setting.no_java() if setting.in_memory else "pages do not lie in memory"
     if not no_java:
         return Choice("none", "one answer a row, and Java reads pages that lie in memory")
-    if no_keys := _no_keys(setting):
-        return Choice("rows", no_keys)
-    if setting.live:
+    if setting.no_keys:
+        return Choice("rows", setting.no_keys)
+    if setting.master.is_live:
         return Choice("keys", "one answer a row; its other columns need not pass")
     if not setting.in_memory:
         return Choice("rows", "rows may wait for their pages, and leave in any order")
     return Choice("keys", f"one answer a row, and pages lie in memory; not Java, for {no_java}")
 
 
-def affordable_ways(asked: str, setting: Setting) -> list[str]:
+def affordable(asked: str, setting: Setting) -> list[str]:
     """Return the ways through Python for which memory suffices; if there is none, raise.
 
     Where Java does the look-ups there must be one, too: another snapshot may need it.
     """
-    ways = [asked] if asked in {"keys", "rows"} else ["rows"] if _no_keys(setting) else _BOTH
+    either = ["rows"] if setting.no_keys else ["keys", "rows"]
+    ways = [asked] if asked in {"keys", "rows"} else either
     shortages = {way: setting.shortage(way) for way in ways}
-    if found := [way for way in ways if shortages[way] is None]:
-        return found
+    if enough := [way for way in ways if shortages[way] is None]:
+        return enough
     raise min(filter(None, shortages.values()), key=attrgetter("least"))
 
 
-def afforded(choice: Choice, ways: list[str]) -> Choice:
+def fit_budget(choice: Choice, ways: list[str]) -> Choice:
     """Return a choice, or one of ``ways`` where memory is too small for it.
 
     Examples
     --------
-    >>> print(afforded(Choice("keys", "one answer a row"), ["rows"]))
+    >>> print(fit_budget(Choice("keys", "one answer a row"), ["rows"]))
     rows (memory is too small for transfer='keys')
     """
     if choice.value in {"none", *ways}:
@@ -127,24 +115,8 @@ def afforded(choice: Choice, ways: list[str]) -> Choice:
     return Choice(ways[0], f"memory is too small for transfer={choice.value!r}")
 
 
-def _refusal(asked: str, setting: Setting) -> str:
-    if asked == "none":
-        return setting.no_java()
-    return _no_keys(setting) if asked == "keys" else ""
-
-
-def _no_keys(setting: Setting) -> str:
-    if has_arrow_udf() and setting.scalar:
-        return ""
-    if not setting.scalar:
-        return "a key has several rows in this master"
-    return f"pyspark {pyspark.__version__} has no arrow_udf, 4.1 has"
-
-
 def choose_partition(asked: str, setting: Setting) -> Choice:
     """Choose whether rows are routed, so that a page is read by one task."""
-    if asked not in PARTITION:
-        raise OptionError.unknown("partition", asked, PARTITION)
     if asked == "key" and not has_arrow_udf():
         msg = f"partition='key' needs pyspark 4.1 or newer, this is {pyspark.__version__}"
         raise OptionError(msg)
@@ -152,7 +124,7 @@ def choose_partition(asked: str, setting: Setting) -> Choice:
         return Choice(asked, "as asked")
     if setting.in_memory:
         return Choice("none", "pages lie in memory, to read one twice costs nothing")
-    if setting.live:
+    if setting.master.is_live:
         return Choice("none", "a database has no pages")
     if setting.tasks == 1 or not has_arrow_udf():
         return Choice("none", "one task, or a Spark that cannot route")

@@ -6,10 +6,10 @@ import itertools
 import logging
 import os
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semistream.errors import BudgetError, OptionError, SchemaError
 from semistream.master import FileMaster
@@ -20,10 +20,10 @@ from semistream.names import check_text
 from semistream.spark.cluster import executors as cluster
 from semistream.spark.enrich.choice import (
     Setting,
-    affordable_ways,
-    afforded,
+    affordable,
     choose_partition,
     choose_transfer,
+    fit_budget,
 )
 from semistream.spark.enrich.probe import probe
 from semistream.spark.jvm.lookup import by_jvm, why_not
@@ -37,69 +37,54 @@ from semistream.spark.lookup.worker import opened
 from semistream.spark.metrics.watch import note_enrichment, reports_of
 from semistream.spark.types import arrow_schema, check_collations
 from semistream.spec import resolve_how
-from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from semistream.master import Master
-    from semistream.missing import Missing
-    from semistream.spec import On
+    from semistream.options import EnrichOptions
 
     Numbers = dict[str, itertools.count[int]]
 
-__all__ = ["Wish", "enriched"]
+__all__ = ["enrich_frame"]
 
 log = logging.getLogger(__name__)
 
-_COPIES = "100GB"
 
+def enrich_frame(
+    df: DataFrame,
+    master: Master | str | os.PathLike[str],
+    options: EnrichOptions,
+    *,
+    single: bool = False,
+    keep_name: bool = False,
+) -> DataFrame:
+    """Return the DataFrame joined with the master.
 
-@dataclass(frozen=True)
-class Wish:
-    """The arguments of `semistream.api`, as they were given."""
-
-    on: On
-    how: str
-    memory: int | str
-    algorithm: str
-    select: Sequence[str] | None
-    prefix: str
-    partition: str
-    transfer: str
-    localize: bool | str
-    read: str
-    name: str | None
-    tasks: int | None
-    check: bool
-    status: str | None
-    on_missing: Missing | None
-    options: dict[str, Any]
-    single: bool = False
-    """Whether a row must come out as one, though it went by rows: a pipeline may need it."""
-    alone: bool = False
-    """Whether no other enrichment of its query has this name; then metrics have it as it is."""
-
-
-def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> DataFrame:
-    """Give the DataFrame joined as wished."""
+    Parameters
+    ----------
+    single
+        Whether a row must come out as one, though it went by rows: a pipeline may need it.
+    keep_name
+        Whether no other enrichment of its query has this name; then metrics have it as it is.
+    """
     spark = df.sparkSession
-    job = settled(spark, _job(df, master, wish), df.isStreaming)
+    job = _job(df, master, options)
+    name = job.called if keep_name else _unique(job.called, spark)
+    job = settled(spark, replace(job, name=name, single=single), df.isStreaming)
     table = opened(job)
     if isinstance(table, FileMaster) and not df.isStreaming:  # also where nothing could be held
         job = replace(job, files=table.manifest.files)
-    job = job.resolved(table, wish.on, wish.select)
+    job = job.resolved(table, options.on, options.select)
     check_collations(df.schema, job.on)
     _check_names(df, job)
     everywhere = job.tasks * cluster.executors(spark)
     no_java, shortage = partial(why_not, spark, job, table), partial(_shortage, job, table)
     setting = Setting(table, job.how, job.algorithm, everywhere, None, no_java, shortage)
-    ways = affordable_ways(wish.transfer, setting)
-    setting = replace(setting, hosts=probe(spark, job) if wish.check else None)
-    transfer = afforded(choose_transfer(wish.transfer, setting), ways)
-    partition = choose_partition(wish.partition, setting)
+    ways = affordable(options.transfer, setting)
+    setting = replace(setting, hosts=probe(spark, job) if options.check else None)
+    transfer = fit_budget(choose_transfer(options.transfer, setting), ways)
+    partition = choose_partition(options.partition, setting)
     log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
     if partition.value == "key":
         df = routed(df, job, everywhere)
@@ -109,9 +94,8 @@ def enriched(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish)
     note_enrichment(job, None)
     if warning := cluster.memory_warning(spark, job.memory, job.tasks):
         warnings.warn(warning, stacklevel=3)
-    if transfer.value == "rows":
-        return by_rows(df, job, channel, table.schema)
-    return by_keys(df, job, channel, table.schema)
+    by = by_rows if transfer.value == "rows" else by_keys
+    return by(df, job, channel, table.schema)
 
 
 def _shortage(job: Job, master: Master, way: str) -> BudgetError | None:
@@ -142,8 +126,8 @@ def _check_names(df: DataFrame, job: Job) -> None:
             raise SchemaError(msg)
 
 
-def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> Job:
-    """Give the job as far as it does not depend on the master."""
+def _job(df: DataFrame, master: Master | str | os.PathLike[str], options: EnrichOptions) -> Job:
+    """Return the job as far as it does not depend on the master's columns."""
     database = for_workers(master)
     path: str | os.PathLike[str]
     if database is not None:
@@ -151,64 +135,54 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], wish: Wish) -> 
     elif isinstance(master, FileMaster):
         path, read = master.path, master.read
     else:
-        path, read = checked_path(master), wish.read
-    for what, text in (("name", wish.name), ("status", wish.status)):
-        check_text(what, text or "", "the name of a column" if what == "status" else "one")
-    called = wish.name or PurePath(without_secrets(os.fspath(path))).name or "master"
-    return Job(
-        name=called if wish.alone else _unique(called, df.sparkSession),
-        called=called,
-        path=_absolute(os.fspath(path)),
-        read=read,
-        stream=arrow_schema(df.schema),
-        how=wish.how,
-        prefix=wish.prefix,
-        memory=parse_bytes(wish.memory),
-        tasks=wish.tasks if wish.tasks is not None else cluster.tasks_at_once(df.sparkSession),
-        algorithm=wish.algorithm,
-        options=wish.options,
-        copies=_copies(wish.localize),
-        database=database,
-        status=_status(wish),
-        single=wish.single,
-        missing=OnMissing.of(wish.on_missing, resolve_how(wish.how)),
-        earlier=_earlier(df, wish.how),
-        files=master.manifest.files if isinstance(master, FileMaster) and master.chosen else "",
-    )
+        path, read = checked_path(master), options.read
+    check_text("name", options.name, "one")
+    check_text("status", options.status, "the name of a column")
+    path = os.fspath(path)
+    name = options.name or PurePath(without_secrets(path)).name or "master"
+    tasks = cluster.tasks_at_once(df.sparkSession) if options.tasks is None else options.tasks
+    how = resolve_how(options.how)
+    resolved = {
+        "name": name,
+        "called": name,
+        "path": path if "://" in path else str(Path(path).absolute()),
+        "read": read,
+        "stream": arrow_schema(df.schema),
+        "tasks": tasks,
+        "on": {},  # these two follow from the master
+        "select": (),
+        "copies": Copies.of(options.localize),
+        "database": database,
+        "status": _status(options, how),
+        "missing": OnMissing.of(options.on_missing, how),
+        "earlier": _earlier(df, how),
+        "files": master.manifest.files if isinstance(master, FileMaster) and master.chosen else "",
+    }
+    return Job(**vars(options) | resolved)
 
 
-def _status(wish: Wish) -> str:
-    """Give the name of the status column; refuse one where all rows would have the same."""
-    if wish.status and resolve_how(wish.how) != "left":
+def _status(options: EnrichOptions, how: str) -> str:
+    """Return the name of the status column; refuse one where all rows would have the same."""
+    if options.status and how != "left":
         msg = (
-            f"status={wish.status!r} tells rows with a match from those without, which "
-            f"how={wish.how!r} does not both give; take how='left'"
+            f"status={options.status!r} tells rows with a match from those without, which "
+            f"how={options.how!r} does not both give; take how='left'"
         )
         raise OptionError(msg)
-    return wish.status or (STATUS if wish.on_missing in SPLITTING else "")
+    return options.status or (STATUS if options.on_missing in SPLITTING else "")
 
 
 def _earlier(df: DataFrame, how: str) -> tuple[str, ...]:
-    """Give the status columns by which rows will be parted; such rows must stay till then."""
-    found = [mark for mark in marks_of(df.schema) if mark.splits]
-    if found and resolve_how(how) != "left":
+    """Return the status columns by which rows will be parted; such rows must stay till then."""
+    marks = [mark for mark in marks_of(df.schema) if mark.splits]
+    if marks and how != "left":
         msg = (
-            f"how={how!r} would lose rows that enrichment {found[-1].enrichment!r} has marked for "
-            f"on_missing={found[-1].on_missing!r}; take how='left' with on_missing='drop', or put "
+            f"how={how!r} would lose rows that enrichment {marks[-1].enrichment!r} has marked for "
+            f"on_missing={marks[-1].on_missing!r}; take how='left' with on_missing='drop', or put "
             "it before that one"
         )
         raise OptionError(msg)
-    return tuple(mark.column for mark in found)
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else str(Path(path).absolute())
-
-
-def _copies(localize: bool | str) -> Copies | None:
-    if localize is False:
-        return None
-    return Copies(None, parse_bytes(_COPIES if localize is True else localize, "localize"))
+    return tuple(mark.column for mark in marks)
 
 
 _names: Numbers = {}
@@ -216,19 +190,15 @@ _names_in_batch: dict[str, tuple[tuple[str, ...], Numbers]] = {}
 
 
 def _unique(name: str, spark: SparkSession) -> str:
-    """Give a name that no other enrichment of this process has.
+    """Return a name that no other enrichment of this process has.
 
     Those that are made in a foreachBatch are the same in every batch, and keep their names.
     """
-    attempt = attempt_of_driver(spark)
-    numbers = _numbers_in(attempt) if attempt else _names
+    attempt, numbers = attempt_of_driver(spark), _names
+    if attempt:
+        query, *_ = attempt
+        if query not in _names_in_batch or _names_in_batch[query][0] != attempt:
+            _names_in_batch[query] = attempt, {}
+        numbers = _names_in_batch[query][1]
     number = next(numbers.setdefault(name, itertools.count(1)))
     return name if number == 1 else f"{name}_{number}"
-
-
-def _numbers_in(attempt: tuple[str, str, str]) -> Numbers:
-    """Give how often names were given in an attempt at a micro-batch, the last of its query."""
-    query, *_ = attempt
-    if query not in _names_in_batch or _names_in_batch[query][0] != attempt:
-        _names_in_batch[query] = attempt, {}
-    return _names_in_batch[query][1]

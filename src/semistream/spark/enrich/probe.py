@@ -1,4 +1,4 @@
-"""A look at the executors before a query starts: can they read the master, will it be in memory."""
+"""Probes the executors before a query starts: can they read the master, will it be in memory."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ _SCHEMA = "host string, error string, free long, held double, pins boolean"
 class Hosts:
     """What the executors that answered have in common."""
 
-    names: tuple[str, ...]
     free: int
     """Bytes that the host with least could still use."""
     held: float
-    """The share of the master in memory, where it is least."""
+    """The fraction of the master in memory, where it is least."""
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What one look has seen; as `_SCHEMA` has it."""
+class _Report:
+    """What one task reports, as `_SCHEMA` has it."""
 
     host: str
     error: str
@@ -51,41 +50,37 @@ class _Seen:
 
 
 def probe(spark: SparkSession, job: Job) -> Hosts:
-    """Open the master wherever tasks run; what one cannot read is an error that says where."""
+    """Open the master wherever tasks run; raise an error that names a host which cannot read it."""
     here = context_of(spark) is not None and is_local(spark)  # a Connect server may be anywhere
-    found = [_look(job)] if here else _everywhere(spark, job)
-    for seen in found:
-        if seen.error:
-            msg = (
-                f"the executor on {seen.host} cannot read the master: {seen.error} {_way_out(job)}"
-            )
+    reports = [_report(job)] if here else _reports(spark, job)
+    way_out = (
+        "Put it on a path that all executors share, or let hosts keep copies with localize=True."
+        if job.database is None
+        else "Executors must reach the database, and have the password and the driver."
+    )
+    for each in reports:
+        if each.error:
+            msg = f"the executor on {each.host} cannot read the master: {each.error} {way_out}"
             raise MasterError(without_secrets(msg))
-    shut = sorted({row.host for row in found if not row.pins})
-    if shut and not job.files:
-        warn_unpinned(job.path, f"no pin can be made on {', '.join(shut)}")
-    hosts = tuple(sorted({row.host for row in found}))
-    return Hosts(hosts, min(row.free for row in found), min(row.held for row in found))
+    unpinned = sorted({each.host for each in reports if not each.pins})
+    if unpinned and not job.files:
+        warn_unpinned(job.path, f"no pin can be made on {', '.join(unpinned)}")
+    return Hosts(min(each.free for each in reports), min(each.held for each in reports))
 
 
-def _everywhere(spark: SparkSession, job: Job) -> list[_Seen]:
-    """Look in as many tasks as are likely to meet every executor."""
+def _reports(spark: SparkSession, job: Job) -> list[_Report]:
+    """Return the reports of as many tasks as are likely to meet every executor."""
     tasks = 2 * executors(spark) * job.tasks
 
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if sum(batch.num_rows for batch in batches):  # all of them, or Spark ends the worker
-            yield pa.RecordBatch.from_pylist([asdict(_look(job))])
+            yield pa.RecordBatch.from_pylist([asdict(_report(job))])
 
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, _SCHEMA).collect()
-    return [_Seen(**row.asDict()) for row in rows]
-
-
-def _way_out(job: Job) -> str:
-    if job.database is not None:
-        return "Executors must reach the database, and have the password and the driver."
-    return "Put it on a path that all executors share, or let hosts keep copies with localize=True."
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(report, _SCHEMA).collect()
+    return [_Report(**row.asDict()) for row in rows]
 
 
-def _look(job: Job) -> _Seen:
+def _report(job: Job) -> _Report:
     error, held = "", 0.0
     try:
         if job.database is None:
@@ -95,11 +90,11 @@ def _look(job: Job) -> _Seen:
     except (SemistreamError, OSError) as failure:
         error = f"{failure}."
     pins = not job.is_versioned or may_pin(job.path)
-    return _Seen(socket.gethostname(), error, _free(), held, pins)
+    return _Report(socket.gethostname(), error, _free(), held, pins)
 
 
 def _free() -> int:
-    """Give the bytes of memory that this host, or our part of it, could still use."""
+    """Return the bytes of memory that this host, or its control group, could still use."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
     free = next((1024 * int(line[1]) for line in lines if line[0] == "MemAvailable:"), 0)
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):

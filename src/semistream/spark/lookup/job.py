@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,8 +14,10 @@ from semistream.join import Join
 from semistream.master.place import without_secrets
 from semistream.missing import OnMissing
 from semistream.names import unused
+from semistream.options import EnrichOptions
 from semistream.spark.types import type_name
 from semistream.spec import JoinSpec
+from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Copies", "Job", "shape_of"]
 
-_ANSWERS = 4  # a part of the memory is for answers that are not in order yet
+_ANSWERS = 4  # one part in so many of the memory is for answers that are not in order yet
+_COPIES = "100GB"  # far more than most masters, and less than most disks
 
 
 @dataclass(frozen=True)
@@ -39,28 +42,28 @@ class Copies:
     limit: int
     """Bytes that all of them may have."""
 
+    @classmethod
+    def of(cls, localize: bool | int | str) -> Copies | None:
+        """Return what the option ``localize`` asks for; None if no copies are kept."""
+        if localize is False:
+            return None
+        return cls(None, parse_bytes(_COPIES if localize is True else localize, "localize"))
 
-@dataclass(frozen=True)
-class Job:
-    """One enrichment, as its tasks see it."""
+
+@dataclass(frozen=True, kw_only=True)
+class Job(EnrichOptions):
+    """One enrichment, as its tasks see it: its options, resolved, and what follows from them."""
 
     name: str
     """Names the enrichment in metrics, where no two have the same."""
+    called: str = ""
+    """The enrichment's name as it was given."""
     path: str
     """The master's folder, as executors see it."""
-    read: str
     stream: pa.Schema
     """The columns that pass through Python."""
-    how: str
-    prefix: str
-    memory: int
-    """The budget of an executor."""
     tasks: int
     """How many tasks an executor runs at once."""
-    algorithm: str
-    options: dict[str, Any]
-    copies: Copies | None
-    """Where hosts keep copies of the master, if they do."""
     on: dict[str, str] = field(default_factory=dict)
     """Stream column → master column."""
     select: tuple[str, ...] = ()
@@ -68,11 +71,10 @@ class Job:
     """A fingerprint of the master's columns and key."""
     database: DatabaseMaster | None = None
     """The master, where it is a table in a database."""
-    called: str = ""
-    """The enrichment's name as it was given."""
-    status: str = ""
-    """The column that tells what was found of a row; none if empty."""
+    copies: Copies | None = None
+    """Where hosts keep copies of the master, if they do."""
     missing: OnMissing = field(default_factory=OnMissing)
+    """What `on_missing` asks for, in the types of the master's columns."""
     earlier: tuple[str, ...] = ()
     """Status columns of enrichments before this one by which rows are split: what these have
     found to be missing is theirs."""
@@ -123,7 +125,7 @@ class Job:
         return without_secrets(self.path)
 
     def keys_only(self) -> Job:
-        """Give the job of a scalar function: rows are numbered, absent ones are left out."""
+        """Return the job of a scalar function: rows are numbered, absent ones are left out."""
         keys = [self.stream.field(name) for name in self.on]
         number = unused("__row", [*self.on, *self._master_columns])
         stream = pa.schema([pa.field(number, pa.int32(), nullable=False), *keys])
@@ -138,10 +140,10 @@ class Job:
 
     @property
     def mark(self) -> str:
-        """The column in which a join of whole rows tells those with a match."""
-        tells = self.status or self.missing.kind != "null"
+        """The column in which a join of whole rows marks those with a match."""
+        is_needed = self.status or self.missing.kind != "null"
         taken = [*self.stream.names, *self._master_columns]
-        return unused("__found", taken) if tells and not self.scalar else ""
+        return unused("__found", taken) if is_needed and not self.scalar else ""
 
     @property
     def _master_columns(self) -> list[str]:
@@ -187,7 +189,7 @@ class Job:
 
 
 def shape_of(master: Master, select: Sequence[str]) -> str:
-    """Give a fingerprint of a master's key and the columns that are taken of it."""
+    """Return a fingerprint of a master's key and the columns that are taken of it."""
     types = dict(zip(master.schema.names, master.schema.types, strict=True))
-    told = [f"{name} {types.get(name)}" for name in (*master.key, *select)]
-    return hashlib.blake2b("\0".join(told).encode(), digest_size=8).hexdigest()
+    columns = [f"{name} {types.get(name)}" for name in (*master.key, *select)]
+    return hashlib.blake2b("\0".join(columns).encode(), digest_size=8).hexdigest()

@@ -7,12 +7,12 @@ import re
 import subprocess
 
 import pytest
-from test_reproduce_claims import EXPERIMENTS, record_of
 
 from benchmarks.store import write_record
 from papers.report import write_report
 from papers.run.runner import path_of
 from semistream.system.machine import describe
+from support.papers import EXPERIMENTS, record_of
 from support.servers import debian
 
 pytestmark = pytest.mark.parts
