@@ -361,9 +361,12 @@ def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     >>> row_bytes(batch).tolist()
     [16, 23]
     """
-    total = np.full(batch.num_rows, _bits(batch.num_columns), dtype=np.int64)
-    for column in batch.columns:
-        total += _value_bytes(column)
+    each = [_value_bytes(column) for column in batch.columns]
+    same = sum(size for size in each if isinstance(size, int))
+    total = np.full(batch.num_rows, _bits(batch.num_columns) + same, dtype=np.int64)
+    for sizes in each:
+        if not isinstance(sizes, int):
+            total += sizes
     return total
 
 

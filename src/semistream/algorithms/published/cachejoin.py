@@ -96,9 +96,10 @@ class Cachejoin(Hybridjoin):
         self, page: Page, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
     ) -> None:
         chosen = take_rows(page.batch, rows)
-        if self._cache.claimed + self._cache.price(chosen) > self._capacity:
+        price = self._cache.price(chosen)
+        if self._cache.claimed + price > self._capacity:
             self._epoch()
-        if self._cache.claimed + self._cache.price(chosen) <= self._capacity:
+        if self._cache.claimed + price <= self._capacity:
             self._cache.stage(chosen, counts[rows], self.engine.metrics.rows_in)
         if self._cache.staged_bytes > max(self._capacity / 64, self._cache.claimed / 8):
             self._epoch()
