@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from semistream.arrow.gather import Gathered, copies
 from semistream.arrow.page_directory import Blocks
 from semistream.arrow.types import decode, row_width
-from semistream.kernels.loops import GONE, WAITING, chain_pages, count_waiting
+from semistream.kernels.chains import GONE, WAITING, chain_pages, count_waiting
 from semistream.kernels.search import even_step, locate, match_run, pages_of
 from support.matrix import ALL
 

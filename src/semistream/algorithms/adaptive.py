@@ -19,7 +19,7 @@ from semistream.engine.plan import Settings, TooSmall
 from semistream.engine.ranking import MOST_COUNTED, best_that_fit, keep_best, value_starts
 from semistream.engine.sketch import Sketch
 from semistream.errors import OptionError
-from semistream.kernels.loops import WAITING, count_waiting
+from semistream.kernels.chains import WAITING, count_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

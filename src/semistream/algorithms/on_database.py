@@ -21,7 +21,7 @@ from semistream.engine.window import Chunk
 from semistream.errors import RowTooLargeError
 from semistream.hotset.plan import Host
 from semistream.hotset.rows import HostRows
-from semistream.kernels.loops import WAITING
+from semistream.kernels.chains import WAITING
 from semistream.master.database.fetch import Wanted
 from semistream.master.files.reader import PageReader
 from semistream.units import format_bytes

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from semistream.arrow.memory import concat, private_memory, select
 from semistream.arrow.types import row_width
-from semistream.kernels.loops import GONE, compact
+from semistream.kernels.chains import GONE, compact
 
 if TYPE_CHECKING:
     import numpy.typing as npt

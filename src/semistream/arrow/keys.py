@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from semistream.arrow.types import buffer, decode, plain_type
 from semistream.errors import SchemaError
-from semistream.kernels.loops import hash_bytes, hash_words
+from semistream.kernels.hashing import hash_bytes, hash_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from semistream.engine.engine import Engine
 from semistream.errors import OptionError
-from semistream.kernels.loops import GONE
+from semistream.kernels.chains import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

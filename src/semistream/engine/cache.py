@@ -18,7 +18,7 @@ from semistream.arrow.keys import random_salt
 from semistream.arrow.memory import concat_rows, take_rows
 from semistream.arrow.types import row_bytes
 from semistream.engine.ranking import value_starts
-from semistream.kernels.loops import GONE, WAITING, chain_values, probe_values
+from semistream.kernels.chains import GONE, WAITING, chain_values, probe_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ class Held(Protocol):
         positions: npt.NDArray[np.int64],
         hit: npt.NDArray[np.bool_],
     ) -> tuple[int, int, int]:
-        """Look codes up; see `semistream.kernels.loops.probe_values`."""
+        """Look codes up; see `semistream.kernels.chains.probe_values`."""
 
 
 class Cache:
@@ -169,7 +169,7 @@ class Cache:
         positions: npt.NDArray[np.int64],
         hit: npt.NDArray[np.bool_],
     ) -> tuple[int, int, int]:
-        """Look codes up; see `semistream.kernels.loops.probe_values`."""
+        """Look codes up; see `semistream.kernels.chains.probe_values`."""
         index = (self.codes, self._heads, self._chain, self._salt, self.hits)
         found: tuple[int, int, int] = probe_values(
             codes, *index, cursor, once, rows, positions, hit

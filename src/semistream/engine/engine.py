@@ -22,7 +22,7 @@ from semistream.engine.pages import BatchPage, MessageRun, Page
 from semistream.engine.plan import MemoryUse
 from semistream.engine.window import Window
 from semistream.errors import RowTooLargeError
-from semistream.kernels.loops import WAITING
+from semistream.kernels.chains import WAITING
 from semistream.kernels.search import match_run
 from semistream.metrics import Metrics
 from semistream.units import format_bytes

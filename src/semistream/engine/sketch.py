@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.kernels.loops import sketch_add, sketch_estimate
+from semistream.kernels.counting import sketch_add, sketch_estimate
 
 if TYPE_CHECKING:
     import numpy.typing as npt

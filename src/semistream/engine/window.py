@@ -20,7 +20,7 @@ import pyarrow as pa
 from semistream.arrow.columns import Arena, in_place_width, make_column, varying_room
 from semistream.arrow.memory import select
 from semistream.arrow.types import row_width
-from semistream.kernels.loops import GONE, WAITING, chain_pages, first_waiting
+from semistream.kernels.chains import GONE, WAITING, chain_pages, first_waiting
 
 if TYPE_CHECKING:
     import numpy.typing as npt

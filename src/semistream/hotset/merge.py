@@ -21,7 +21,7 @@ from semistream.arrow.page_directory import Blocks
 from semistream.arrow.types import row_bytes, row_width
 from semistream.engine.ranking import keep_best, value_starts
 from semistream.hotset.sizes import BESIDE, HEADER, overhead
-from semistream.kernels.loops import chain_values
+from semistream.kernels.chains import chain_values
 from semistream.kernels.memory import gather_bits, gather_ends, gather_fixed, gather_texts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from semistream.arrow.memory import take_rows
 from semistream.engine.fresh import MICROSECONDS, AbsentKeys, FreshRows, Moment, group_values
 from semistream.engine.ranking import keep_best
 from semistream.hotset.sizes import BESIDE
-from semistream.kernels.loops import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
+from semistream.kernels.counting import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class View:
     generation
         The hot set.
     marks
-        The state of each of its rows, see `semistream.kernels.loops.mark_fresh`.
+        The state of each of its rows, see `semistream.kernels.counting.mark_fresh`.
     rows, absent
         Number of rows that are fresh, and of keys known to be absent.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from semistream.kernels.loops import WAITING
+from semistream.kernels.chains import WAITING
 from semistream.kernels.memory import load_int64, prefetch
 
 __all__ = ["even_step", "locate", "match_run", "pages_of"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistream.engine.algorithm import Algorithm
 from semistream.engine.plan import Settings
-from semistream.kernels.loops import ANSWERED
+from semistream.kernels.chains import ANSWERED
 from semistream.units import parse_bytes
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from semistream.cost.unit_costs import Curve, RowCost
 from semistream.engine.cache import Cache
 from semistream.engine.window import Chunk, Window
 from semistream.engine.window import RowCost as WindowCost
-from semistream.kernels.loops import GONE
+from semistream.kernels.chains import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
