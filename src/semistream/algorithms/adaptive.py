@@ -152,7 +152,7 @@ class Adaptive(Algorithm):
         self._hand = 0
         self._forced = bool(engine.plan.settings.at_once)
         self._faults, self._seen_pages, self._patience = page_faults(), 0, _RARE
-        self._at_once = engine.lookup is not None and self._in_memory()
+        self.at_once = engine.lookup is not None and self._in_memory()
 
     def _make_cache(self, engine: Any) -> None:  # noqa: ANN401
         self._divided = engine.plan.components.window  # what cache and window have together
@@ -171,18 +171,13 @@ class Adaptive(Algorithm):
 
     # -- what is answered before the window -------------------------------------------------
 
-    @property
-    def at_once(self) -> bool:
-        """Whether pages lie in memory, as far as is known."""
-        return self._at_once
-
     def _in_memory(self) -> bool:
         return self._forced or self.engine.reader.held() >= _HELD
 
     def note_lookups(self, rows: int, faults: int) -> None:
         """Use the window when looking up has to wait for the disk too often."""
         if faults * _RARE > rows + _RARE and not self._forced:
-            self._at_once, self._patience = False, 2 * self._patience
+            self.at_once, self._patience = False, 2 * self._patience
             self._faults, self._seen_pages = page_faults(), self.engine.metrics.pages_read
 
     def end_round(self) -> int:
@@ -190,7 +185,7 @@ class Adaptive(Algorithm):
         pages = self.engine.metrics.pages_read - self._seen_pages
         if self.engine.lookup is not None and pages >= self._patience:
             faults = page_faults() - self._faults
-            self._at_once = 16 * faults < pages and self._in_memory()
+            self.at_once = 16 * faults < pages and self._in_memory()
             self._faults += faults
             self._seen_pages += pages
         return 0

@@ -34,7 +34,6 @@ class Algorithm(ABC):
 
     name: ClassVar[str]
     paper: ClassVar[str]
-
     options: ClassVar[frozenset[str]] = frozenset()
     """Names of the keyword arguments that `plan` takes beside the task."""
     single: ClassVar[bool] = False
@@ -45,6 +44,10 @@ class Algorithm(ABC):
     """Whether `note_matches` is called."""
     complete: ClassVar[bool] = False
     """Whether a row that the cache does not answer is known to have no match."""
+    at_once: bool = False
+    """Whether rows are looked up in pages that lie in memory, and need no window."""
+    done: np.uint8 = GONE
+    """The state of an answered row."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -59,18 +62,7 @@ class Algorithm(ABC):
         """Start the join that was planned: one engine, unless overridden."""
         return Engine(task, plan, cls, runtime)
 
-    @abstractmethod
-    def next_pages(self) -> range:
-        """Choose the neighbouring pages to bring next; called while rows are waiting."""
-
-    def next_runs(self) -> Sequence[range]:
-        """Choose the runs of neighbouring pages that one round brings."""
-        return [self.next_pages()]
-
-    @property
-    def done(self) -> np.uint8:
-        """The state of an answered row."""
-        return GONE
+    # -- what is answered before the window -------------------------------------------------
 
     @property
     def cache(self) -> Held | None:
@@ -78,42 +70,49 @@ class Algorithm(ABC):
         return None
 
     def end_probe(self) -> None:
-        """Note that the cache was asked for a chunk, and will not be before the next."""
-
-    @property
-    def at_once(self) -> bool:
-        """Whether rows are looked up in pages that lie in memory, and need no window."""
-        return False
+        """Note that the cache was probed for a chunk, and will not be before the next."""
 
     def note_lookups(self, rows: int, faults: int) -> None:
         """Note that rows were looked up, and how often that had to wait for the disk."""
+
+    def ready(self, rows: int) -> bool:  # noqa: ARG002 - for those who pace the stream
+        """Return whether so many rows may enter now, if there is room."""
+        return True
+
+    def before_admission(self, chunk: Chunk) -> None:
+        """Note rows that are about to enter the window."""
+
+    def after_admission(self) -> None:
+        """Note that rows have entered: the window is compact now, memory may be moved."""
+
+    # -- which pages come, which rows leave -------------------------------------------------
+
+    @abstractmethod
+    def next_pages(self) -> range:
+        """Choose the neighbouring pages to bring next; called while rows are waiting."""
+
+    def next_runs(self) -> Sequence[range]:
+        """Choose the page runs that one round brings."""
+        return [self.next_pages()]
 
     def pinned(self) -> Iterable[Page]:
         """Return the pages that stay in memory; they are matched every round."""
         return ()
 
-    def ready(self, rows: int) -> bool:  # noqa: ARG002 - for those who pace the stream
-        """Whether so many rows may enter now, if there is room."""
-        return True
-
-    def before_admission(self, chunk: Chunk) -> None:
-        """Note that these rows are about to enter the window."""
-
-    def after_admission(self) -> None:
-        """Note that rows have entered: the window is compact now, memory may be moved."""
-
     def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
-        """Note that a page was matched, and with how many window rows each of its rows."""
+        """Note how many window rows each row of a page has matched."""
 
     def note_output(self, pairs: Pairs) -> None:
         """Note pairs of window and master rows that are about to leave."""
 
     def end_round(self) -> int:
-        """Note that a round is over; give the end of the window's rows that leave now."""
+        """Return the end of the window's rows that leave now, at the end of a round."""
         return 0
 
+    # -- memory -----------------------------------------------------------------------------
+
     def close(self) -> None:
-        """Note that the join is over."""
+        """Release what outlives the join."""
 
     def memory_used(self) -> dict[str, int]:
         """Return the bytes of the components that are the algorithm's own."""

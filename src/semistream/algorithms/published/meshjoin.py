@@ -12,8 +12,6 @@ from semistream.kernels.chains import ANSWERED
 from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from semistream.engine.plan import Plan, Task
     from semistream.engine.window import Chunk
 
@@ -80,6 +78,7 @@ class Meshjoin(Algorithm):
     paper = "Polyzotis et al.: Meshing Streaming Updates with Persistent Data, TKDE 2008"
     options = frozenset({"buffer"})
     frees = False
+    done = ANSWERED  # until the row's chunk has met all of R
 
     @classmethod
     def plan(cls, task: Task, **options: Any) -> Plan:  # noqa: ANN401
@@ -109,11 +108,6 @@ class Meshjoin(Algorithm):
         self._chunks: list[list[int]] = []  # rows that had entered with it, pages it has met
         self._entered = 0
         self._due = 0.0  # rows that the scan has made way for
-
-    @property
-    def done(self) -> np.uint8:
-        """Answered rows stay until their chunk has met all of R."""
-        return ANSWERED
 
     def next_pages(self) -> range:
         """Choose the next b pages of the scan."""
