@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.algorithms.worth import Passed, Rest, cache_pays, far_ahead
+from semistream.algorithms.worth import BackOff, Progress, cache_pays, far_ahead
 from semistream.arrow.memory import take
 from semistream.engine.algorithm import Algorithm
 from semistream.engine.cache import Cache, CacheCost
@@ -145,7 +145,7 @@ class Adaptive(Algorithm):
         self._several = _several(engine.spec.files)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._cut = False  # whether the last row that was collected has more pairs
-        self._rest = Rest()
+        self._back_off = BackOff()
         self._pays, self._share = True, 0.0
         self._make_cache(engine)
         self._sweeps: deque[int] = deque(maxlen=MOST_SWEEPS - 1)
@@ -165,8 +165,8 @@ class Adaptive(Algorithm):
         self._threshold = 1.0  # how often a row must have been asked for to be cached
         self._missed = 0
         self._sketched = 0.0  # by the sketch, as it has aged
-        self._since = Passed()
-        self._filled: Passed | None = None  # what was when the cache became half full
+        self._since = Progress()
+        self._filled: Progress | None = None  # what was when the cache became half full
         self._hot = self._seen = 0  # rows with keys that would be cached, of how many
 
     # -- what is answered before the window -------------------------------------------------
@@ -199,7 +199,7 @@ class Adaptive(Algorithm):
         """Stage the join values that were asked for more often than the last that had to go."""
         window, last = self.engine.window, pairs.rows[-1][-1]
         continued, self._cut = self._cut, bool(window.state[last] == WAITING)
-        if self._staged_bytes >= self._staging / 2 or self._rest.is_due():
+        if self._staged_bytes >= self._staging / 2 or self._back_off.skip():
             return
         rows = np.concatenate(pairs.rows)
         codes = window.codes[rows]
@@ -221,7 +221,7 @@ class Adaptive(Algorithm):
             absent = sum(map(len, pairs.absent))
             self._reconsider(int(asked[hot].sum()), len(whole) + absent, least)
         hot &= self._pays
-        self._rest.note(bool(hot.any()))
+        self._back_off.note(bool(hot.any()))
         begin, count, hits = self._that_fit(begin[first[hot]], count[first[hot]], hits[hot])
         if len(begin):
             chosen = np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
@@ -324,13 +324,13 @@ class Adaptive(Algorithm):
             self._pays = cache_pays(passed.hits / asked, self._share)
             self._filled = None
 
-    def _so_far(self) -> Passed:
+    def _so_far(self) -> Progress:
         metrics = self.engine.metrics
-        return Passed(metrics.rows_in, metrics.pages_read, metrics.cache_hits, self._missed)
+        return Progress(metrics.rows_in, metrics.pages_read, metrics.cache_hits, self._missed)
 
-    def _passed(self, since: Passed) -> Passed:
+    def _passed(self, since: Progress) -> Progress:
         """Return what happened since then."""
-        return Passed(*(now - then for now, then in zip(self._so_far(), since, strict=True)))
+        return Progress(*(now - then for now, then in zip(self._so_far(), since, strict=True)))
 
     @property
     def _room(self) -> int:

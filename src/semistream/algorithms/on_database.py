@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.engine.cache import Held
+    from semistream.engine.cache import CachedRows
     from semistream.engine.engine import Batches, Sifted
     from semistream.engine.fresh import FreshRows, Moment
     from semistream.engine.operator import Operator
@@ -114,7 +114,7 @@ class KeyedEngine(Engine):
             return codes
         return self.master.keys.checks([rows.column(name) for name in self.spec.stream_keys])
 
-    def _probe(self, chunk: Chunk, cache: Held) -> Sifted:
+    def _probe(self, chunk: Chunk, cache: CachedRows) -> Sifted:
         """Answer rows from the cache; one whose code is there for another key is not answered."""
         if self.master.keys.exact:
             return (yield from super()._probe(chunk, cache))
@@ -126,7 +126,7 @@ class KeyedEngine(Engine):
         rest = yield from super()._probe(chunk.only(~other), cache)
         return _together(rest, chunk.only(other))
 
-    def _other_keys(self, chunk: Chunk, cache: Held) -> Flags:
+    def _other_keys(self, chunk: Chunk, cache: CachedRows) -> Flags:
         """Return which rows have a code in the cache that stands for another key there."""
         rows, positions = (np.empty(len(chunk), dtype=np.int64) for _ in range(2))
         hit, other = (np.zeros(len(chunk), dtype=np.bool_) for _ in range(2))
@@ -302,7 +302,7 @@ class KeyLists(Algorithm):
         return KeyedEngine(task, plan, cls, runtime)
 
     @property
-    def cache(self) -> Any:  # noqa: ANN401 - a `Held`, None where there is none
+    def cache(self) -> Any:  # noqa: ANN401 - a `CachedRows`, None where there is none
         """The rows that are kept."""
         return self.engine.fresh.rows
 

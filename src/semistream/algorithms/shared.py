@@ -48,7 +48,7 @@ class SharedAdaptive(Adaptive):
         return self._host
 
     @property
-    def cache(self) -> Any:  # noqa: ANN401 - a `Held`
+    def cache(self) -> Any:  # noqa: ANN401 - a `CachedRows`
         """The newest hot set on this host, until `end_probe`; the engine asks before each chunk."""
         return self.host.newest()
 

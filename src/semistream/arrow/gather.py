@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.arrow.page_directory import Blocks, Column
+    from semistream.arrow.page_directory import Column, PageDirectory
 
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["Gathered", "copies"]
+__all__ = ["OutputColumns", "copies"]
 
 _ONE_BLOCK = np.zeros(1 << 16, dtype=np.int32)
 
@@ -36,13 +36,13 @@ def copies(schema: pa.Schema) -> int:
     return 1 if in_place_width(schema)[1] else 2
 
 
-class Gathered:
+class OutputColumns:
     """The values of some columns, for at most ``rows`` rows.
 
     Examples
     --------
     >>> page = pa.record_batch({"code": [4, 7, 9], "name": ["ink", "pen", None]})
-    >>> gathered = Gathered([pa.int64(), pa.string()], rows=10)
+    >>> gathered = OutputColumns([pa.int64(), pa.string()], rows=10)
     >>> gathered.append(page.columns, np.array([2, 0]))
     >>> gathered.append(page.columns, np.array([1]))
     >>> [array.to_pylist() for array in gathered.arrays()]
@@ -59,7 +59,7 @@ class Gathered:
         self._outs = np.array([column.address for column in self._fixed], dtype=np.int64)
 
     @classmethod
-    def of(cls, arrays: Sequence[pa.Array]) -> Gathered:
+    def of(cls, arrays: Sequence[pa.Array]) -> OutputColumns:
         """Return columns that are gathered already."""
         gathered = cls([], 0)
         gathered._columns = [_Pieces(array.type, array) for array in arrays]
@@ -75,14 +75,18 @@ class Gathered:
         for column, array in zip(self._columns, source, strict=True):
             column.append(array, positions)
 
-    def append_from(self, blocks: Blocks, block: npt.NDArray[np.int32], positions: Rows) -> None:
+    def append_from(
+        self, blocks: PageDirectory, block: npt.NDArray[np.int32], positions: Rows
+    ) -> None:
         """Take values at these positions of these pages."""
         if self._fixed and self._append_all(blocks, block, positions):
             return
         for column, source in zip(self._columns, blocks.columns, strict=True):
             column.append_from(blocks, source, block, positions)
 
-    def _append_all(self, blocks: Blocks, block: npt.NDArray[np.int32], positions: Rows) -> bool:
+    def _append_all(
+        self, blocks: PageDirectory, block: npt.NDArray[np.int32], positions: Rows
+    ) -> bool:
         """Append to all columns in one call, if none has nulls."""
         self._fixed[0].check(len(positions))
         if any(column.has_nulls for column in self._fixed):
@@ -113,7 +117,7 @@ class _Column(ABC):
 
     @abstractmethod
     def append_from(
-        self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
+        self, blocks: PageDirectory, source: Column, block: npt.NDArray[np.int32], positions: Rows
     ) -> None:
         """Take values at these positions of these pages."""
 
@@ -159,7 +163,7 @@ class _Fixed(_Column):
         self._append(_NOWHERE, np.array([[bitmap], [values]]), _zeros(len(positions)), positions)
 
     def append_from(
-        self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
+        self, blocks: PageDirectory, source: Column, block: npt.NDArray[np.int32], positions: Rows
     ) -> None:
         self._append(blocks.start, blocks.offsets[source.lines], block, positions)
 
@@ -202,7 +206,7 @@ class _Pieces(_Column):
         self._pieces.append(take(source, pa.array(positions)))
 
     def append_from(
-        self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
+        self, blocks: PageDirectory, source: Column, block: npt.NDArray[np.int32], positions: Rows
     ) -> None:
         self._pieces.append(blocks.gather(source, block, positions))
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.arrow.recycle import Recycled
+    from semistream.arrow.recycle import BufferPool
 
     Numbers = npt.NDArray[np.int32]
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["Blocks", "Column", "layout"]
+__all__ = ["Column", "PageDirectory", "layout"]
 
 _CODES = 1  # the number of the buffer that holds a page's codes: the code column has no nulls
 _TEXTS: dict[pa.DataType, type[np.integer[Any]]] = {
@@ -53,7 +53,7 @@ class Column:
     """Whether its values have a fixed width."""
 
 
-class Blocks:
+class PageDirectory:
     """A directory of ``count`` pages: the address of each, and the offsets of its buffers.
 
     Parameters
@@ -131,7 +131,7 @@ class Blocks:
         self.start[block] = address
         publish_offsets(self._found(address), self.offsets, block)
 
-    def gather_all(self, block: Numbers, position: Rows, memory: Recycled) -> list[pa.Array]:
+    def gather_all(self, block: Numbers, position: Rows, memory: BufferPool) -> list[pa.Array]:
         """Take all columns' values at these positions of these pages."""
         rows, widths = len(block), self._widths
         values = [memory.take(i, rows * width) for i, width in enumerate(widths.tolist())]

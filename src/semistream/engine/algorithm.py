@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from semistream.engine.cache import Held
+    from semistream.engine.cache import CachedRows
     from semistream.engine.operator import Operator
     from semistream.engine.output import Pairs
     from semistream.engine.pages import Page
@@ -65,7 +65,7 @@ class Algorithm(ABC):
     # -- what is answered before the window -------------------------------------------------
 
     @property
-    def cache(self) -> Held | None:
+    def cache(self) -> CachedRows | None:
         """Master rows that answer stream rows before they enter the window."""
         return None
 

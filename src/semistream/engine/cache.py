@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     _Staged = tuple[pa.RecordBatch, npt.NDArray[np.int64], int]
 
-__all__ = ["Cache", "CacheCost", "Held"]
+__all__ = ["Cache", "CacheCost", "CachedRows"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class CacheCost:
         return rows * self.fixed + row_bytes_in_all * self.factor
 
 
-class Held(Protocol):
+class CachedRows(Protocol):
     """Join values that are held, for those who look codes up."""
 
     @property

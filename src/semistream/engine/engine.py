@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistream.arrow.memory import give_back_memory
-from semistream.arrow.page_directory import Blocks
+from semistream.arrow.page_directory import PageDirectory
 from semistream.engine.intake import Intake
 from semistream.engine.lookup import Lookup
 from semistream.engine.operator import Operator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from semistream.engine.algorithm import Algorithm
-    from semistream.engine.cache import Held
+    from semistream.engine.cache import CachedRows
     from semistream.engine.pages import PageRun
     from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
@@ -78,11 +78,13 @@ class Engine(Operator):
         if plan.components.lookup:
             root = task.host.root if task.host else None
             self.lookup = Lookup(self.spec.files, self.reader, wanted, self._output, root)
-        self._directory: Blocks | None = None  # of a page run; None where columns are nested
+        self._directory: PageDirectory | None = None  # of a page run; None where columns are nested
         if plan.components.blocks:
-            self._directory = Blocks(self.master.page_schema, wanted, task.run_pages(settings))
+            self._directory = PageDirectory(
+                self.master.page_schema, wanted, task.run_pages(settings)
+            )
         self._clock, self._max_wait = runtime.clock, runtime.max_wait
-        self._pinned_met = True
+        self._pinned_matched = True
         self.draining = False
         """Whether no row comes before all that wait are answered."""
         self._observer = runtime.observer
@@ -226,7 +228,7 @@ class Engine(Operator):
             if room < 1:
                 yield from self._flush()
                 continue
-            cursor, found, missing, deferred = self.lookup.locate(
+            cursor, found, missing, deferred = self.lookup.look_up(
                 chunk, cursor, self._assembler.once, room
             )
             rows, absent = self._output.rows[:found], self._output.absent[:missing]
@@ -251,7 +253,7 @@ class Engine(Operator):
         """Answer what can be answered before the window; the rest goes into it."""
         if not len(chunk):
             return
-        self._output.recycled.rest()
+        self._output.buffers.rest()
         chunk = yield from self._sift(chunk, self._possible(chunk))
         cache = self.algorithm.cache
         if cache is not None and len(cache) and len(chunk):
@@ -269,7 +271,7 @@ class Engine(Operator):
         yield from self._flush()  # what was collected refers to rows that are about to move
         self.algorithm.before_admission(chunk)
         self.window.admit(chunk, now, self.metrics.rows_in)
-        self._pinned_met = False
+        self._pinned_matched = False
         self.algorithm.after_admission()
 
     def _possible(self, chunk: Chunk) -> npt.NDArray[np.bool_]:
@@ -298,7 +300,7 @@ class Engine(Operator):
             yield from self._emit(chunk.rows, Pairs(absent=[piece], lasting=True))
         return chunk.only(keep)
 
-    def _probe(self, chunk: Chunk, cache: Held) -> Sifted:
+    def _probe(self, chunk: Chunk, cache: CachedRows) -> Sifted:
         """Answer rows from the cache; return the others."""
         hit = np.zeros(len(chunk), dtype=np.bool_)
         confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)
@@ -328,7 +330,7 @@ class Engine(Operator):
     def _iterate(self) -> Batches:
         """Do one round of the algorithm's main loop."""
         self.metrics.iterations += 1
-        if not self._pinned_met:
+        if not self._pinned_matched:
             yield from self._match_pinned()
         if self.window.waiting:
             yield from self._bring(*self.algorithm.next_runs())
@@ -337,7 +339,7 @@ class Engine(Operator):
 
     def _match_pinned(self) -> Batches:
         """Match the pages that stay in memory; once for each admission is enough."""
-        self._pinned_met = True
+        self._pinned_matched = True
         before = self.window.waiting
         for page in self.algorithm.pinned():
             yield from self._match_page(page, True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.engine.cache import Held
+    from semistream.engine.cache import CachedRows
     from semistream.master.database.master import DatabaseMaster
 
     Codes = npt.NDArray[np.int64]
@@ -56,7 +56,7 @@ class FreshRows(ABC):
 
     @property
     @abstractmethod
-    def rows(self) -> Held | None:
+    def rows(self) -> CachedRows | None:
         """The rows that are fresh now, to be probed until `rest`."""
 
     @abstractmethod

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
-from semistream.arrow.gather import Gathered
-from semistream.arrow.page_directory import Blocks
-from semistream.kernels.search import even_step, locate
+from semistream.arrow.gather import OutputColumns
+from semistream.arrow.page_directory import PageDirectory
+from semistream.kernels.search import even_step, look_up
 from semistream.system.shared_folder import Handle, boot, open_folder, reserve, sweep_folder
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ class Lookup:
         self._master, self._reader, self._output = master, reader, output
         page, first, self._directory = master.page_schema, master.index.first_part, None
         steps = 4 * master.pages
-        size = steps + Blocks.shared_bytes(page, wanted, master.pages)
+        size = steps + PageDirectory.shared_bytes(page, wanted, master.pages)
         if root is not None:
             self._directory = Directory(root, master, wanted, size)
         noted = self._directory.bytes if self._directory else np.zeros(size, dtype=np.uint8)
         self._steps = noted[:steps].view(np.int32)
-        self._blocks = Blocks(page, wanted, master.pages, noted[steps:])
+        self._blocks = PageDirectory(page, wanted, master.pages, noted[steps:])
         self._blocks.start[:] = reader.starts if first is None else reader.starts[first]
         self._rows = master.index.rows if first is None else master.index.rows[first]
         self._faults = 0
@@ -85,7 +85,7 @@ class Lookup:
     @staticmethod
     def cost(master: FileMaster, wanted: Iterable[str], rows: int) -> int:
         """Return the bytes of a directory of all pages, and of the indices of so many rows."""
-        each = 8 + Blocks.cost(master.page_schema, wanted)  # beside it its rows and its step
+        each = 8 + PageDirectory.cost(master.page_schema, wanted)  # beside it its rows and its step
         return each * master.pages + 8 * rows
 
     @property
@@ -99,7 +99,7 @@ class Lookup:
         """How many rows may be looked up in one call."""
         return len(self._output.rows)
 
-    def locate(
+    def look_up(
         self, chunk: Chunk, at: tuple[int, int], once: bool, room: int
     ) -> tuple[tuple[int, int], int, int, npt.NDArray[np.int64]]:
         """Find rows of a chunk from ``at`` on; pairs and absent rows stand in the output's arrays.
@@ -118,7 +118,7 @@ class Lookup:
         state, page = (*at, 0, 0, 0), 0
         self._faults -= page_faults()
         while page >= 0:
-            state, page = locate(chunk.codes, chunk.pages, index, where, state, rule, out)
+            state, page = look_up(chunk.codes, chunk.pages, index, where, state, rule, out)
             if page >= 0:
                 self._note(int(page))
         row, position, found, missing, deferred = state
@@ -131,15 +131,17 @@ class Lookup:
             return
         (address,) = self._reader.addresses(parts)
         codes = self._blocks.codes_at(address)
-        self._steps[page] = even_step(codes, int(self._rows[page]))  # first: see `Blocks.note`
+        self._steps[page] = even_step(
+            codes, int(self._rows[page])
+        )  # first: see `PageDirectory.note`
         self._blocks.note(page, address)
 
-    def gather(self, found: int) -> Gathered:
+    def gather(self, found: int) -> OutputColumns:
         """Take the columns of the first ``found`` pairs of those that were just found."""
         where = self._output.blocks[:found], self._output.positions[:found]
-        columns = self._blocks.gather_all(*where, self._output.recycled)
+        columns = self._blocks.gather_all(*where, self._output.buffers)
         self._faults += page_faults()
-        return Gathered.of(columns)
+        return OutputColumns.of(columns)
 
     def new_faults(self) -> int:
         """Return how often looking up has waited for the disk since this was last asked."""

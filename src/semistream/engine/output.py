@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.arrow.gather import Gathered, copies
+from semistream.arrow.gather import OutputColumns, copies
 from semistream.arrow.memory import concat, select, take
-from semistream.arrow.recycle import Recycled
+from semistream.arrow.recycle import BufferPool
 from semistream.arrow.types import encode, plain_type
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Pairs:
     """Matches and absent rows of one source (window or chunk) that are not output yet."""
 
     rows: list[Rows] = field(default_factory=list)
-    right: Gathered | None = None
+    right: OutputColumns | None = None
     """The master's columns, if there are matches."""
     absent: list[Rows] = field(default_factory=list)
     found: int = 0
@@ -98,9 +98,9 @@ class Assembler:
         self.once = self.exact and spec.how in {"semi", "anti"}
         """Whether one pair a row is enough."""
 
-    def gathered(self, rows: int) -> Gathered:
+    def gathered(self, rows: int) -> OutputColumns:
         """Return room for the master's columns of so many output rows."""
-        return Gathered(self._kinds, rows)
+        return OutputColumns(self._kinds, rows)
 
     def columns(self, page: pa.RecordBatch) -> list[pa.Array]:
         """Return the columns of a page that output or comparison needs."""
@@ -280,7 +280,7 @@ class Output:
         self.absent = np.empty(rows, dtype=np.int64)
         self.blocks = np.empty(rows, dtype=np.int32)
         self.pairs = Pairs()
-        self.recycled = Recycled(assembler.width)
+        self.buffers = BufferPool(assembler.width)
         """Memory of batches that the caller has let go of."""
         self.leaving: Pairs | None = None
         """What is being given out."""
@@ -289,7 +289,7 @@ class Output:
     def nbytes(self) -> int:
         """Bytes held now."""
         leaving = self.leaving.nbytes if self.leaving else 0
-        return self.pairs.nbytes + leaving + self.scratch + self.recycled.nbytes
+        return self.pairs.nbytes + leaving + self.scratch + self.buffers.nbytes
 
     @property
     def scratch(self) -> int:
@@ -323,7 +323,7 @@ class Output:
         """Note that all is made of these pairs, which is the caller's now."""
         pairs.rows, pairs.right, pairs.absent = [], None, []
         self.leaving = None
-        self.recycled.give_out()
+        self.buffers.give_out()
 
     def take(self) -> Pairs:
         """Return what was collected and start anew."""

@@ -19,8 +19,8 @@ from semistream.arrow.memory import allocate
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from semistream.arrow.gather import Gathered
-    from semistream.arrow.page_directory import Blocks
+    from semistream.arrow.gather import OutputColumns
+    from semistream.arrow.page_directory import PageDirectory
     from semistream.engine.output import Assembler
     from semistream.master.files.index import Index
     from semistream.master.files.reader import PageReader
@@ -76,7 +76,7 @@ class PageRun(ABC):
 
     @abstractmethod
     def gather(
-        self, right: Gathered, blocks: npt.NDArray[np.int32], positions: npt.NDArray[np.int64]
+        self, right: OutputColumns, blocks: npt.NDArray[np.int32], positions: npt.NDArray[np.int64]
     ) -> None:
         """Append the columns of output at these positions of these pages of the run."""
 
@@ -85,7 +85,7 @@ class MessageRun(PageRun):
     """Arrow messages whose buffers are noted in a directory of page runs."""
 
     def __init__(
-        self, first: int, parts: range, addresses: list[int], index: Index, directory: Blocks
+        self, first: int, parts: range, addresses: list[int], index: Index, directory: PageDirectory
     ) -> None:
         for block, address in enumerate(addresses):
             directory.note(block, address)
@@ -96,7 +96,7 @@ class MessageRun(PageRun):
         self._directory = directory
 
     def gather(
-        self, right: Gathered, blocks: npt.NDArray[np.int32], positions: npt.NDArray[np.int64]
+        self, right: OutputColumns, blocks: npt.NDArray[np.int32], positions: npt.NDArray[np.int64]
     ) -> None:
         """Append in one compiled call, or one a column."""
         right.append_from(self._directory, blocks, positions)
@@ -118,7 +118,7 @@ class BatchPage(PageRun):
         self._columns = assembler.columns(batch)
 
     def gather(
-        self, right: Gathered, blocks: npt.NDArray[np.int32], positions: npt.NDArray[np.int64]
+        self, right: OutputColumns, blocks: npt.NDArray[np.int32], positions: npt.NDArray[np.int64]
     ) -> None:
         """Append by an Arrow call for each column that is not of fixed width."""
         del blocks  # there is one page

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from semistream.arrow.gather import copies
-from semistream.arrow.page_directory import Blocks
+from semistream.arrow.page_directory import PageDirectory
 from semistream.engine.cache import CacheCost
 from semistream.engine.observer import Observer
 from semistream.engine.output import gathered_schema, output_row_bytes
@@ -337,9 +337,9 @@ class Task:
     def directory_line(self) -> int:
         """Bytes to note where a page's buffers lie; 0 where columns are nested, and none is."""
         wanted = gathered_schema(self.spec)
-        if not Blocks.possible(wanted):
+        if not PageDirectory.possible(wanted):
             return 0
-        return Blocks.cost(self.spec.master.page_schema, wanted.names)
+        return PageDirectory.cost(self.spec.master.page_schema, wanted.names)
 
     @staticmethod
     def run_pages(settings: Settings) -> int:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from semistream.arrow.columns import is_in_place
 from semistream.arrow.keys import is_among, random_salt
 from semistream.arrow.memory import concat, take
-from semistream.arrow.page_directory import Blocks
+from semistream.arrow.page_directory import PageDirectory
 from semistream.arrow.types import row_bytes, row_width
 from semistream.engine.ranking import keep_best, value_starts
 from semistream.hotset.sizes import BESIDE, HEADER, overhead
@@ -178,7 +178,7 @@ class _Writer:
     def _column(self, number: int) -> dict[str, Any]:
         columns = [source.column(number) for source in self._sources]
         kind = columns[0].type
-        if not Blocks.possible(pa.schema([("", kind)])):
+        if not PageDirectory.possible(pa.schema([("", kind)])):
             return self._message(columns)
         where = (self._chosen.block, self._chosen.position)
         nulls = 0

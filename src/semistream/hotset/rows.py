@@ -30,7 +30,7 @@ __all__ = ["HostRows", "View"]
 
 
 class View:
-    """The fresh rows of a hot set: a `semistream.engine.cache.Held`.
+    """The fresh rows of a hot set: a `semistream.engine.cache.CachedRows`.
 
     Parameters
     ----------

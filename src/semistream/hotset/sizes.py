@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semistream.arrow.page_directory import Blocks
+from semistream.arrow.page_directory import PageDirectory
 from semistream.arrow.types import row_width
 from semistream.errors import OptionError
 
@@ -109,7 +109,7 @@ class HostSizes:
         counters = 1 << max(0, (size // 16).bit_length() - 1)
         rest = size - counters - HEADER
         # Nested columns are put together outside of the slot, twice for a moment.
-        merge = _MERGE / (least_row(schema) + BESIDE) + (0 if Blocks.possible(schema) else 2)
+        merge = _MERGE / (least_row(schema) + BESIDE) + (0 if PageDirectory.possible(schema) else 2)
         all_rows = _rounded(int(rows * (row_bytes + BESIDE)) + 16 * HEADER)
         most = min(all_rows, 2**31 - HEADER)  # offsets of texts have 32 bits
         slot = min(int(rest / (2 + merge * 9 / 8 + 1 / 8)), most) // HEADER * HEADER

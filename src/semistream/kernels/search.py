@@ -12,7 +12,7 @@ from numba import njit
 from semistream.kernels.chains import WAITING
 from semistream.kernels.memory import load_int64, prefetch
 
-__all__ = ["even_step", "locate", "match_run", "pages_of"]
+__all__ = ["even_step", "look_up", "match_run", "pages_of"]
 
 _TILE = 256  # rows whose pages are guessed before they are looked at
 _LARGEST_STEP = 2**31 - 1
@@ -165,7 +165,7 @@ def _write_certain(row, valid, guesses, found, missing, out):
 
 
 @njit(cache=True)
-def locate(codes, pages, index, where, state, rule, out):
+def look_up(codes, pages, index, where, state, rule, out):
     """Find arriving rows in pages that lie in memory.
 
     Parameters
