@@ -154,7 +154,7 @@ class Engine(Operator):
         return self.plan.components.window if least is None else least
 
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
-        """Take a batch in, which came when it was ``arrived`` or now; give what becomes ready."""
+        """Take in a batch that ``arrived`` then, or now; yield what becomes ready."""
         now = self._clock() if arrived is None else arrived
         for chunk in self._chunks(batch):
             if self._at_once:
@@ -191,16 +191,16 @@ class Engine(Operator):
     def serve_overdue(self) -> Batches:
         """Bring the page of the oldest row for as long as that row has waited too long."""
         served = False
-        while self._is_overdue():
+        limit = self._max_wait
+        while (
+            limit is not None
+            and self.window.waiting
+            and self._clock() - self.window.oldest_time >= limit
+        ):
             yield from self._bring(self.algorithm.around_oldest())
             served = True
         if served:
             yield from self._flush()
-
-    def _is_overdue(self) -> bool:
-        if self._max_wait is None or not self.window.waiting:
-            return False
-        return self._clock() - self.window.oldest_time >= self._max_wait
 
     def _chunks(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
         """Cut a batch into chunks of at most a quarter of the window, or of what can be output."""

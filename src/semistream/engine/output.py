@@ -137,12 +137,22 @@ class Assembler:
         if confirmed is not None and len(rows):
             rows, right, lost = self._compare(left, rows, right, confirmed, unfinished)
             absent = [*absent, lost]
-        chosen = _rows_of
-        if pairs.lasting:
-            chosen = (
-                _distinct_rows if pairs.distinct and not any(map(len, absent)) else _lasting_rows
-            )
-        yield from self._batches(left, chosen, rows, right, _joined(absent))
+        ascending = pairs.distinct and not any(map(len, absent))
+        alone = _joined(absent)
+        how = self.spec.how
+        matched = rows if how != "anti" else rows[:0]
+        alone = alone if how in {"left", "anti"} else alone[:0]
+        if not len(matched) + len(alone):
+            return
+        if how == "left" and len(alone):
+            kinds = self._kinds[: len(self.spec.payload)]
+            columns = right or [pa.nulls(0, plain_type(kind)) for kind in kinds]
+            right = [concat([a, pa.nulls(len(alone), a.type)]) for a in columns]
+        if self.spec.mark:
+            right = [*right, pa.array(np.arange(len(matched) + len(alone)) < len(matched))]
+        index = np.concatenate([matched, alone]) if len(alone) else matched
+        ours = _stream_rows(left, index, pairs.lasting, ascending)
+        yield from self._encoded([*ours, *right])
 
     def _compare(
         self,
@@ -180,32 +190,6 @@ class Assembler:
             equal &= pc.equal(a, b).fill_null(False).to_numpy(zero_copy_only=False)
         return equal
 
-    def _batches(
-        self,
-        left: pa.RecordBatch,
-        chosen: Callable[[pa.RecordBatch, Rows], list[pa.Array]],
-        rows: Rows,
-        right: list[pa.Array],
-        absent: Rows,
-    ) -> Iterator[pa.RecordBatch]:
-        how = self.spec.how
-        matched = rows if how != "anti" else rows[:0]
-        alone = absent if how in {"left", "anti"} else absent[:0]
-        if not len(matched) + len(alone):
-            return
-        if how == "left" and len(alone):
-            right = self._with_nulls(right, len(alone))
-        if self.spec.mark:
-            right = [*right, _marks(len(matched), len(alone))]
-        index = np.concatenate([matched, alone]) if len(alone) else matched
-        yield from self._encoded([*chosen(left, index), *right])
-
-    def _with_nulls(self, right: list[pa.Array], count: int) -> list[pa.Array]:
-        page = self.spec.master.page_schema
-        kinds = [plain_type(page.field(name).type) for name in self.spec.payload]
-        given = right or [pa.nulls(0, kind) for kind in kinds]
-        return [concat([a, pa.nulls(count, a.type)]) for a in given]
-
     def _encoded(self, columns: list[pa.Array]) -> Iterator[pa.RecordBatch]:
         """Return the columns in the types of the output, in halves where a dictionary is too large.
 
@@ -227,30 +211,16 @@ class Assembler:
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _marks(matched: int, alone: int) -> pa.Array:
-    return pa.array(np.arange(matched + alone) < matched)
-
-
-def _rows_of(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
-    """Return these rows, in memory of their own."""
+def _stream_rows(
+    left: pa.RecordBatch, index: Rows, lasting: bool, ascending: bool
+) -> list[pa.Array]:
+    """Return these rows: a slice where they last and follow each other, else a copy."""
+    first, count = int(index[0]), len(index)
+    neighbours = lasting and int(index[-1]) - first == count - 1
+    if neighbours and (ascending or (index[1:] > index[:-1]).all()):
+        return list(left.slice(first, count).columns)
     rows = pa.array(index)
     return [take(column, rows) for column in left.columns]
-
-
-def _lasting_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
-    """Return these rows; where they follow each other, without a copy."""
-    first, count = int(index[0]), len(index)
-    if index[-1] - first == count - 1 and (index[1:] > index[:-1]).all():
-        return list(left.slice(first, count).columns)
-    return _rows_of(left, index)
-
-
-def _distinct_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
-    """Return these rows likewise; they are known to ascend."""
-    first, count = int(index[0]), len(index)
-    if int(index[-1]) - first == count - 1:
-        return list(left.slice(first, count).columns)
-    return _rows_of(left, index)
 
 
 def _joined(arrays: list[Rows]) -> Rows:
