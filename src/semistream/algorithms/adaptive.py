@@ -156,11 +156,11 @@ class Adaptive(Algorithm):
 
     def _make_cache(self, engine: Any) -> None:  # noqa: ANN401
         self._divided = engine.plan.components.window  # what cache and window have together
-        self._cache = Cache(self._schema, self._divided)
+        self.cache: Cache = Cache(self._schema, self._divided)
         self._largest_cache = self._divided - engine.least_capacity
         self._least_cache = min(self._divided // 32, self._largest_cache)
         self._target = min(self._divided // 4, self._largest_cache)
-        self._row = self._cache.cost(1, engine.master.row_bytes)
+        self._row = self.cache.cost(1, engine.master.row_bytes)
         self._sketch = Sketch(self._sketch_bytes(engine.task))
         self._threshold = 1.0  # how often a row must have been asked for to be cached
         self._missed = 0
@@ -189,11 +189,6 @@ class Adaptive(Algorithm):
             self._faults += faults
             self._seen_pages += pages
         return 0
-
-    @property
-    def cache(self) -> Cache:
-        """The join values that are most frequent for their bytes."""
-        return self._cache
 
     def note_output(self, pairs: Pairs) -> None:
         """Stage the join values that were asked for more often than the last that had to go."""
@@ -260,11 +255,11 @@ class Adaptive(Algorithm):
 
     @property
     def _staged_bytes(self) -> float:
-        return self._cache.staged_bytes
+        return self.cache.staged_bytes
 
     def _note(self, rows: pa.RecordBatch, hits: Rows) -> None:
-        if self._staged_bytes + self._cache.price(rows) <= self._staging:
-            self._cache.stage(rows, hits, self.engine.metrics.rows_in)
+        if self._staged_bytes + self.cache.price(rows) <= self._staging:
+            self.cache.stage(rows, hits, self.engine.metrics.rows_in)
 
     def before_admission(self, chunk: Chunk) -> None:
         """Count keys that the cache did not have; some of them, while it has none."""
@@ -277,7 +272,7 @@ class Adaptive(Algorithm):
 
     def after_admission(self) -> None:
         """Move rows into and out of the cache, when the window has made room for them."""
-        cache = self._cache
+        cache = self.cache
         if self._pays:
             self._judge()
         period = 10 * max(1024, self._target / self._row) * (1 if self._pays else _SAMPLED)
@@ -293,7 +288,7 @@ class Adaptive(Algorithm):
 
     def _divide(self) -> None:
         """Leave to the window what the cache does not need until the next epoch."""
-        claimed = max(self._held, min(self._room, self._cache.claimed))
+        claimed = max(self._held, min(self._room, self.cache.claimed))
         window = max(self.engine.least_capacity, int(self._divided - claimed))
         self.engine.window.capacity = window
 
@@ -312,7 +307,7 @@ class Adaptive(Algorithm):
 
     def _judge(self) -> None:
         """Return the cache up if it does not pay, by what it answered while it was half full."""
-        if self._cache.claimed < self._target / 2:
+        if self.cache.claimed < self._target / 2:
             self._filled = None
             return
         self._filled = self._filled or self._so_far()
@@ -340,7 +335,7 @@ class Adaptive(Algorithm):
     @property
     def _held(self) -> float:
         """Bytes of the rows in the cache, those staged not counted."""
-        return self._cache.claimed - self._cache.staged_bytes
+        return self.cache.claimed - self.cache.staged_bytes
 
     def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
         """Return the rows that stay: the values most frequent for their bytes, while room lasts."""
@@ -357,12 +352,12 @@ class Adaptive(Algorithm):
         window = passed.share * passed.missed / passed.rows / self.engine.window.capacity
         coldest = self._coldest() / (2 * passed.rows)  # counts are halved: they cover two periods
         cached = coldest * (1 + passed.share) / self._row
-        full, step = self._cache.claimed > self._target * 3 / 4, self._divided // 16
+        full, step = self.cache.claimed > self._target * 3 / 4, self._divided // 16
         if full and cached > 1.25 * window:
             self._target = min(self._target + step, self._largest_cache)
         elif full and cached < window / 1.25:
             self._target = max(self._target - step, self._least_cache)
-        self._cache.hits >>= 1
+        self.cache.hits >>= 1
         self._sketch.age()
         self._sketched /= 2
         self._threshold = max(1.0, self._threshold / 2)
@@ -370,10 +365,10 @@ class Adaptive(Algorithm):
 
     def _coldest(self) -> float:
         """Return the mean hits of a row in the cache's coldest eighth."""
-        starts, rows = self._cache.values()
+        starts, rows = self.cache.values()
         if not len(starts):
             return 0.0
-        worth = self._cache.hits[starts] / rows
+        worth = self.cache.hits[starts] / rows
         eighth = max(1, len(worth) // 8)
         return float(np.partition(worth, eighth - 1)[:eighth].mean())
 
@@ -426,7 +421,7 @@ class Adaptive(Algorithm):
         """Return the bytes of the cache and of all counters."""
         several = 0 if self._several is None else self._several.nbytes
         counters = self._counts.nbytes + self._sketch.nbytes + several
-        return {"cache": self._cache.nbytes, "counters": counters}
+        return {"cache": self.cache.nbytes, "counters": counters}
 
 
 def _cached(spec: JoinSpec) -> pa.Schema:

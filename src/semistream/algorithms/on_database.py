@@ -302,7 +302,7 @@ class KeyLists(Algorithm):
         return KeyedEngine(task, plan, cls, runtime)
 
     @property
-    def cache(self) -> Any:  # noqa: ANN401 - a `CachedRows`, None where there is none
+    def cache(self) -> Any:  # type: ignore[override]  # noqa: ANN401 - `CachedRows` or None
         """The rows that are kept."""
         return self.engine.fresh.rows
 

@@ -39,12 +39,12 @@ class Resident(Algorithm):
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._cache = Cache(engine.master.page_schema, engine.plan.components.cache)
+        self.cache: Cache = Cache(engine.master.page_schema, engine.plan.components.cache)
         parts = engine.master.statistics.parts
         # In few pieces: to append to a column of varying width is to make it anew.
         for some in np.array_split(np.arange(parts), min(parts, _PIECES)) if parts else ():
-            self._cache.load(concat_rows([self._read(int(part)) for part in some]))
-        self._cache.epoch()
+            self.cache.load(concat_rows([self._read(int(part)) for part in some]))
+        self.cache.epoch()
 
     def _read(self, part: int) -> pa.RecordBatch:
         (address,) = self.engine.read(range(part, part + 1))
@@ -52,15 +52,6 @@ class Resident(Algorithm):
         batch = self.engine.reader.batch(part, address)
         return take_rows(batch, np.arange(batch.num_rows))
 
-    @property
-    def cache(self) -> Cache:
-        """All rows of the master."""
-        return self._cache
-
     def next_pages(self) -> range:
         """Nothing ever waits."""
         raise AssertionError
-
-    def memory_used(self) -> dict[str, int]:
-        """Return the bytes of the master."""
-        return {"cache": self._cache.nbytes}

@@ -48,7 +48,7 @@ class SharedAdaptive(Adaptive):
         return self._host
 
     @property
-    def cache(self) -> Any:  # noqa: ANN401 - a `CachedRows`
+    def cache(self) -> Any:  # type: ignore[override]  # noqa: ANN401 - `CachedRows`
         """The newest hot set on this host, until `end_probe`; the engine asks before each chunk."""
         return self.host.newest()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from semistream.engine.cache import Cache
 from semistream.engine.engine import Engine
 from semistream.errors import OptionError
 from semistream.kernels.chains import GONE
@@ -44,6 +45,8 @@ class Algorithm(ABC):
     """Whether `note_matches` is called."""
     complete: ClassVar[bool] = False
     """Whether a row that the cache does not answer is known to have no match."""
+    cache: CachedRows | None = None
+    """Master rows that answer stream rows before they enter the window."""
     at_once: bool = False
     """Whether rows are looked up in pages that lie in memory, and need no window."""
     done: np.uint8 = GONE
@@ -63,11 +66,6 @@ class Algorithm(ABC):
         return Engine(task, plan, cls, runtime)
 
     # -- what is answered before the window -------------------------------------------------
-
-    @property
-    def cache(self) -> CachedRows | None:
-        """Master rows that answer stream rows before they enter the window."""
-        return None
 
     def end_probe(self) -> None:
         """Note that the cache was probed for a chunk, and will not be before the next."""
@@ -115,8 +113,8 @@ class Algorithm(ABC):
         """Release what outlives the join."""
 
     def memory_used(self) -> dict[str, int]:
-        """Return the bytes of the components that are the algorithm's own."""
-        return {}
+        """Return the bytes of the components that are the algorithm's own: a cache, unless more."""
+        return {"cache": self.cache.nbytes} if isinstance(self.cache, Cache) else {}
 
     def around_oldest(self, count: int = 1) -> range:
         """Return the page of the row that has waited longest, among ``count`` neighbours."""

@@ -73,14 +73,9 @@ class Cachejoin(Hybridjoin):
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         self._capacity = engine.plan.components.cache
-        self._cache = Cache(engine.master.page_schema, self._capacity)
+        self.cache: Cache = Cache(engine.master.page_schema, self._capacity)  # H_R
         self.threshold = 2
         self._round_ends = engine.master.pages
-
-    @property
-    def cache(self) -> Cache:
-        """The frequent rows, H_R."""
-        return self._cache
 
     def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Cache the rows that at least *threshold* rows of the window matched (lines 15 to 18)."""
@@ -89,27 +84,27 @@ class Cachejoin(Hybridjoin):
             self._stage(page, np.flatnonzero(frequent), counts)
         if self.engine.metrics.iterations >= self._round_ends:
             self._round_ends += self.engine.master.pages
-            if self._cache.claimed < 3 / 4 * self._capacity:
+            if self.cache.claimed < 3 / 4 * self._capacity:
                 self.threshold = max(1, self.threshold - 1)
 
     def _stage(
         self, page: Page, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
     ) -> None:
         chosen = take_rows(page.batch, rows)
-        price = self._cache.price(chosen)
-        if self._cache.claimed + price > self._capacity:
+        price = self.cache.price(chosen)
+        if self.cache.claimed + price > self._capacity:
             self._epoch()
-        if self._cache.claimed + price <= self._capacity:
-            self._cache.stage(chosen, counts[rows], self.engine.metrics.rows_in)
-        if self._cache.staged_bytes > max(self._capacity / 64, self._cache.claimed / 8):
+        if self.cache.claimed + price <= self._capacity:
+            self.cache.stage(chosen, counts[rows], self.engine.metrics.rows_in)
+        if self.cache.staged_bytes > max(self._capacity / 64, self.cache.claimed / 8):
             self._epoch()
 
     def _epoch(self) -> None:
         """Take new rows in, evict the least frequent; raise the threshold if many had to go."""
-        before, size = self._cache.evicted, len(self._cache)
-        self._cache.epoch(self._most_frequent)
-        self._cache.hits //= 2
-        evicted = self._cache.evicted - before
+        before, size = self.cache.evicted, len(self.cache)
+        self.cache.epoch(self._most_frequent)
+        self.cache.hits //= 2
+        evicted = self.cache.evicted - before
         self.engine.metrics.evicted += evicted
         if evicted > size / 16:
             self.threshold += 1
@@ -119,7 +114,3 @@ class Cachejoin(Hybridjoin):
         starts, rows = cache.values()
         sizes = rows * cache.mean_row
         return np.repeat(keep_best(cache.hits[starts], sizes, self._capacity * 7 / 8)[0], rows)
-
-    def memory_used(self) -> dict[str, int]:
-        """Return the bytes of the cache."""
-        return {"cache": self._cache.nbytes}

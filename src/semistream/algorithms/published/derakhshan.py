@@ -86,17 +86,12 @@ class Derakhshan(Hybridjoin):
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         self._capacity = engine.plan.components.cache
-        self._cache = Cache(engine.master.page_schema, self._capacity)
+        self.cache: Cache = Cache(engine.master.page_schema, self._capacity)
         self.joins_parts(False)
         s = engine.master.statistics
-        value = self._cache.cost(1, engine.master.row_bytes) * max(1.0, s.rows / max(1, s.values))
+        value = self.cache.cost(1, engine.master.row_bytes) * max(1.0, s.rows / max(1, s.values))
         self.most_values = max(1, int(self._capacity / 2 / value))
         """Join values that a batch may have for the cache to hold them all."""
-
-    @property
-    def cache(self) -> Cache:
-        """The rows that were used last."""
-        return self._cache
 
     def joins_parts(self, yes: bool) -> None:
         """Say whether a row that the cache does not answer waits for its page, or has no match."""
@@ -104,21 +99,21 @@ class Derakhshan(Hybridjoin):
 
     def holds(self, codes: Codes) -> npt.NDArray[np.bool_]:
         """Return which codes the cache answers."""
-        return np.isin(codes, self._cache.codes)
+        return np.isin(codes, self.cache.codes)
 
     def matches(self, codes: Codes) -> npt.NDArray[np.int64]:
         """Return how many rows of the cache each code has."""
-        values, counts = np.unique(self._cache.codes, return_counts=True)
+        values, counts = np.unique(self.cache.codes, return_counts=True)
         place = np.searchsorted(values, codes)
         found = np.append(values, 0)[place] == codes
         return np.where(found & (place < len(values)), np.append(counts, 0)[place], 0)
 
     def used(self) -> None:
         """Note which values were asked for since the last call: they are the youngest now."""
-        starts, _ = self._cache.values()
-        asked = starts[self._cache.hits[starts] > 0]
-        self._cache.born[asked] = self.engine.metrics.rows_in
-        self._cache.hits[:] = 0
+        starts, _ = self.cache.values()
+        asked = starts[self.cache.hits[starts] > 0]
+        self.cache.born[asked] = self.engine.metrics.rows_in
+        self.cache.hits[:] = 0
 
     def fetch(self, codes: Codes) -> Codes:
         """Bring the values of these codes into the cache, page by page; give those that are not."""
@@ -128,8 +123,8 @@ class Derakhshan(Hybridjoin):
         # Codes in order are pages in order: those of a page are neighbours.
         by_page = np.split(missing, np.flatnonzero(np.diff(pages)) + 1) if len(missing) else []
         left = [some for some in by_page if not self._take(some, needed)]
-        self._cache.epoch()
-        self.engine.metrics.evicted = self._cache.evicted
+        self.cache.epoch()
+        self.engine.metrics.evicted = self.cache.evicted
         return np.concatenate([needed[:0], *left])
 
     def _take(self, codes: Codes, needed: Codes) -> bool:
@@ -141,13 +136,13 @@ class Derakhshan(Hybridjoin):
         held = page.column(0).to_numpy()
         wanted = codes[np.minimum(np.searchsorted(codes, held), len(codes) - 1)] == held
         rows = take_rows(page, np.flatnonzero(wanted))
-        price = self._cache.price(rows)
-        if self._cache.claimed + price > self._capacity:
-            self._cache.epoch(lambda cache: self._youngest(cache, needed, price))
-        if self._cache.claimed + price > self._capacity:
+        price = self.cache.price(rows)
+        if self.cache.claimed + price > self._capacity:
+            self.cache.epoch(lambda cache: self._youngest(cache, needed, price))
+        if self.cache.claimed + price > self._capacity:
             return False
         born = np.zeros(rows.num_rows, dtype=np.int64)
-        self._cache.stage(rows, born, self.engine.metrics.rows_in)
+        self.cache.stage(rows, born, self.engine.metrics.rows_in)
         return True
 
     def _youngest(self, cache: Cache, needed: Codes, price: float) -> npt.NDArray[np.bool_]:
@@ -158,10 +153,6 @@ class Derakhshan(Hybridjoin):
         room = min(self._capacity * 3 / 4, self._capacity - price)
         stays, _ = keep_best(worth, rows * cache.mean_row, room)
         return np.repeat(stays | must_stay, rows)
-
-    def memory_used(self) -> dict[str, int]:
-        """Return the bytes of the cache."""
-        return {"cache": self._cache.nbytes}
 
 
 @dataclass(frozen=True)

@@ -74,13 +74,8 @@ class OptimisedXHybridjoin(XHybridjoin):
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._cache = PageCache(engine.master, engine.plan.components.pinned)
+        self.cache: PageCache = PageCache(engine.master, engine.plan.components.pinned)
         self._held: set[int] = set()
-
-    @property
-    def cache(self) -> PageCache:
-        """The rows of the pinned pages."""
-        return self._cache
 
     @property
     def held(self) -> set[int]:
@@ -90,16 +85,16 @@ class OptimisedXHybridjoin(XHybridjoin):
     def after_admission(self) -> None:
         """Choose the pinned pages as X-HYBRIDJOIN does; what they answered counts for them."""
         if self._counted >= self._due and len(self._counts):
-            pages, hits = self._cache.asked()
+            pages, hits = self.cache.asked()
             self._counts[pages] += hits.astype(self._counts.dtype)
         super().after_admission()
 
     def _pin(self, pages: npt.NDArray[np.int64]) -> None:
         wanted = set(pages.tolist())
         new = (self.engine.read_page(page).batch for page in sorted(wanted - self._held))
-        self._cache.exchange(self._held - wanted, new)
+        self.cache.exchange(self._held - wanted, new)
         self._held = wanted
 
     def memory_used(self) -> dict[str, int]:
         """Return the bytes of the pinned pages and of the counters."""
-        return {"pinned": self._cache.nbytes, "counters": self._counts.nbytes}
+        return {"pinned": self.cache.nbytes, "counters": self._counts.nbytes}

@@ -98,14 +98,9 @@ class PartitionJoin(Algorithm):
         self._pages: int = settings.buffer_pages
         self._waiting = np.zeros(components.counters // 4, dtype=np.int32)
         self._capacity = components.cache
-        self._cache = PageCache(engine.master, self._capacity)
+        self.cache: PageCache = PageCache(engine.master, self._capacity)
         self._age_at = 0  # in stream rows
         self._least = 1  # rows that a page must have answered to be held
-
-    @property
-    def cache(self) -> PageCache:
-        """The first level: rows of pages that answer most."""
-        return self._cache
 
     def before_admission(self, chunk: Chunk) -> None:
         """Count the rows that wait for each partition."""
@@ -133,39 +128,39 @@ class PartitionJoin(Algorithm):
         if counts.sum() < self._least:
             return
         batch = page.batch
-        price = self._cache.price(batch)
+        price = self.cache.price(batch)
         if price > self._capacity:
             return
-        if self._cache.claimed + price > self._capacity:
+        if self.cache.claimed + price > self._capacity:
             self._epoch(price)
-        if self._cache.claimed + price <= self._capacity:
+        if self.cache.claimed + price <= self._capacity:
             rows = take_rows(batch, np.arange(batch.num_rows))
-            self._cache.stage(rows, counts, self.engine.metrics.rows_in)
-        if self._cache.staged_bytes > self._capacity / 8:
+            self.cache.stage(rows, counts, self.engine.metrics.rows_in)
+        if self.cache.staged_bytes > self._capacity / 8:
             self._epoch(0)
 
     def _epoch(self, room: float) -> None:
         """Take new pages in; the least popular leave until there is so much room."""
-        before = self._cache.evicted
+        before = self.cache.evicted
         most = min(self._capacity * 7 / 8, self._capacity - room)
-        self._cache.epoch(lambda _: self._most_popular(most))
+        self.cache.epoch(lambda _: self._most_popular(most))
         if self.engine.metrics.rows_in >= self._age_at:
             self._age()
-        if self._cache.evicted > before:
-            least = int(self._cache.asked()[1].min()) if len(self._cache) else 0
+        if self.cache.evicted > before:
+            least = int(self.cache.asked()[1].min()) if len(self.cache) else 0
             self._least = _STAYS * least + 1
-        self.engine.metrics.evicted = self._cache.evicted
+        self.engine.metrics.evicted = self.cache.evicted
 
     def _age(self) -> None:
         """Halve all counts, so that the first level follows a stream that drifts."""
-        self._cache.hits //= 2
+        self.cache.hits //= 2
         self._least = max(1, self._least // 2)
         rows = self.engine.plan.settings.window_rows or 0
         self._age_at = self.engine.metrics.rows_in + _AGES * rows
 
     def _most_popular(self, most: float) -> npt.NDArray[np.bool_]:
         """Return which rows stay: those of the most popular pages that take so many bytes."""
-        cache = self._cache
+        cache = self.cache
         pages, hits = cache.asked()
         each = cache.cost(len(cache), cache.batch.nbytes) / max(1, len(pages))
         best = best_that_fit(hits, np.ones(len(hits)), most // max(1, each))
@@ -173,4 +168,4 @@ class PartitionJoin(Algorithm):
 
     def memory_used(self) -> dict[str, int]:
         """Return the bytes of the first level and of the counters."""
-        return {"cache": self._cache.nbytes, "counters": self._waiting.nbytes}
+        return {"cache": self.cache.nbytes, "counters": self._waiting.nbytes}

@@ -53,19 +53,14 @@ class CacheInequality(Algorithm):
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         components, settings = engine.plan.components, engine.plan.settings
-        self._cache = Cache(engine.master.page_schema, components.window)
+        self.cache: Cache = Cache(engine.master.page_schema, components.window)  # H_R
         self._staging = components.cache
         self._divided = components.window  # what cache and window have together
         self._largest_cache = self._divided - settings.least_window
         self._v_s = engine.task.window_row
-        self._v_r = self._cache.cost(1, engine.master.row_bytes)
+        self._v_r = self.cache.cost(1, engine.master.row_bytes)
         self._evict = np.zeros(0, dtype=np.int64)  # codes that lost
         self._judge_at = 0  # no value was counted for the length of the queue before that row
-
-    @property
-    def cache(self) -> Cache:
-        """The join values that take less memory here, H_R."""
-        return self._cache
 
     def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Apply the cache inequality to each join value of the page (lines 22 to 27)."""
@@ -80,34 +75,34 @@ class CacheInequality(Algorithm):
             self._stage(take_rows(batch, np.flatnonzero(np.repeat(wins, m))))
 
     def _has_room(self, price: float) -> bool:
-        staged, claimed = self._cache.staged_bytes + price, self._cache.claimed + price
+        staged, claimed = self.cache.staged_bytes + price, self.cache.claimed + price
         return bool(staged <= self._staging and claimed <= self._largest_cache)
 
     def _stage(self, rows: pa.RecordBatch) -> None:
         """Note rows for the cache and take their memory from the window's next input (line 25)."""
-        if self._has_room(self._cache.price(rows)):
+        if self._has_room(self.cache.price(rows)):
             hits = np.zeros(rows.num_rows, dtype=np.int64)
-            self._cache.stage(rows, hits, self.engine.metrics.rows_in)
+            self.cache.stage(rows, hits, self.engine.metrics.rows_in)
             self._divide()
 
     def _divide(self) -> None:
-        self.engine.window.capacity = int(self._divided - self._cache.claimed)
+        self.engine.window.capacity = int(self._divided - self.cache.claimed)
 
     def after_admission(self) -> None:
         """Move rows into and out of the cache, when the window has given up its memory for them."""
-        due = self._cache.staged_bytes > max(self._staging / 8, self._cache.claimed / 16)
-        lost = 32 * len(self._evict) > len(self._cache)
+        due = self.cache.staged_bytes > max(self._staging / 8, self.cache.claimed / 16)
+        lost = 32 * len(self._evict) > len(self.cache)
         if (due or lost) and self.engine.window.fits_now():
             evict, self._evict = self._evict, self._evict[:0]
-            self._cache.epoch(lambda cache: ~np.isin(cache.codes, evict))
-            self.engine.metrics.evicted = self._cache.evicted
+            self.cache.epoch(lambda cache: ~np.isin(cache.codes, evict))
+            self.engine.metrics.evicted = self.cache.evicted
             self._divide()
 
     def end_round(self) -> int:
         """Every ten iterations, find join values that take more memory here (lines 32 to 42)."""
         metrics = self.engine.metrics
         due = not metrics.iterations % _EVICTION and metrics.rows_in >= self._judge_at
-        if due and len(self._cache) and self.engine.window.waiting:
+        if due and len(self.cache) and self.engine.window.waiting:
             self._judge()
         return super().end_round()
 
@@ -116,7 +111,7 @@ class CacheInequality(Algorithm):
         return max(1, self.engine.metrics.rows_in - self.engine.window.oldest_count)
 
     def _judge(self) -> None:
-        metrics, cache = self.engine.metrics, self._cache
+        metrics, cache = self.engine.metrics, self.cache
         queue = self.queue_rows()
         firsts, m = cache.values()
         seen = metrics.rows_in - cache.born[firsts]
@@ -127,7 +122,3 @@ class CacheInequality(Algorithm):
         again = firsts[judged]
         cache.hits[again], cache.born[again] = 0, metrics.rows_in
         self._judge_at = int(cache.born[firsts].min()) + queue
-
-    def memory_used(self) -> dict[str, int]:
-        """Return the bytes of the cache."""
-        return {"cache": self._cache.nbytes}
