@@ -38,9 +38,9 @@ __all__ = ["MOST_SWEEPS", "Adaptive"]
 
 MOST_SWEEPS = 16  # no row waits for more
 _STAGING = 16  # this part of the divided memory holds rows on their way into the cache
-_LARGEST_OUTPUT = 8 << 20
-_MOST_WAITING = 4096  # rows; pages with more are alike
-_HELD = 0.98  # of the master must lie in memory for rows to be looked up
+_LARGEST_OUTPUT = 8 << 20  # bytes of a batch of look-ups, however large the budget
+_MOST_WAITING = 4096  # rows; pages with more are alike: the histogram of counts stays small
+_HELD = 0.98  # fraction of a sample that must lie in memory for look-ups: one page of 64 may not
 _SAMPLED = 8  # while nothing is cached, one row in so many is counted
 _RARE = 256  # rows for which one wait for the disk is rare enough
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyListSettings", "KeyLists", "KeyedEngine"]
 
 _MOST_KEYS = 1 << 16  # in one query
-_LARGEST_FETCH = 32 << 20
+_LARGEST_FETCH = 32 << 20  # bytes, however large the budget
 _A_KEY, _A_NUMBER = 160, 80  # bytes of a key on its way: as an object, as text, in the query
 _KEY_COPIES = 6  # of a long key on its way: as an object, as text, escaped, in the query, sent
 _COPIES = 4  # of a piece of an answer: as it came, where its fields are, as columns, and its rest

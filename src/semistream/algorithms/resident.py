@@ -21,7 +21,7 @@ __all__ = ["FEW_PAGES", "Resident"]
 
 FEW_PAGES = 4
 """A master of so few pages is held by each task: to load them costs less than to find them."""
-_PIECES = 16
+_PIECES = 16  # an append copies all that is there: a sixteenth at a time copies it eight times
 
 
 class Resident(Algorithm):

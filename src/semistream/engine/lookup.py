@@ -33,7 +33,7 @@ __all__ = ["Directory", "Lookup", "page_faults"]
 
 _SEVERAL = -1  # the offset of the codes of a page that has fragments
 _FORMAT = 2  # raise it when what the bytes mean changes
-_MINUTES = 10
+_MINUTES = 10  # without a reader; then a directory of other columns is removed
 _REPLACED = 1  # minute, where the same columns of another snapshot are read by now
 
 

@@ -36,11 +36,13 @@ __all__ = [
     "in_steps",
 ]
 
-_LEAST_WINDOW_ROWS = 64  # fewer would be answered at the price of a page each
-_LARGEST_OUTPUT = 16 << 20  # bytes; larger batches are not made any faster
-_MOST_OUTPUT_ROWS = 1 << 16  # of one kernel call; its indices then fit the processor's cache
+_LEAST_WINDOW_ROWS = 64  # a budget that leaves less is refused
+_LARGEST_OUTPUT = 16 << 20  # bytes, however large the budget
+_MOST_OUTPUT_ROWS = 1 << 16  # of one kernel call: their indices take 28 bytes a row
 _STEP = 64  # bytes
-_MOST_RUN = 4  # pages that published algorithms match in one call: more are hardly any faster
+_MOST_RUN = (
+    4  # pages of a disk buffer that are matched in one call: each needs a line of the directory
+)
 
 
 def in_steps(memory: int) -> int:

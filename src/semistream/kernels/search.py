@@ -15,7 +15,7 @@ from semistream.kernels.memory import load_int64, prefetch
 __all__ = ["even_step", "look_up", "match_run", "pages_of"]
 
 _TILE = 256  # rows whose pages are guessed before they are looked at
-_LARGEST_STEP = 2**31 - 1
+_LARGEST_STEP = 2**31 - 1  # a step is noted in 32 bits
 
 
 @njit(cache=True, inline="always")

@@ -24,7 +24,7 @@ __all__ += ["index_fits", "page_fits"]
 # How a node of a record batch, a column or a part of a nested one, lies in buffers.
 NOTHING, FIXED, TEXT, LARGE_TEXT, LIST, LARGE_LIST, STRUCT, UNION = range(8)
 
-_BLOCK = 4096
+_BLOCK = 4096  # bytes: parts begin at a multiple, as direct reads demand
 _CODE = 8  # bytes of a row's code
 _MOST = 1 << 40  # values of a node; no part has as many bytes
 _RECORD_BATCH = 3  # in MessageHeader of Message.fbs
