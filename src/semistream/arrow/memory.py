@@ -42,7 +42,7 @@ _POOL = pa.system_memory_pool()
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 _LARGE = (
     64 * 1024
-)  # bytes: blocks that get a mapping of their own, each at the price of its page faults
+)  # bytes; a larger block gets a mapping of its own, at the price of its page faults
 
 
 @cache

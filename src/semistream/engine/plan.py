@@ -40,9 +40,7 @@ _LEAST_WINDOW_ROWS = 64  # a budget that leaves less is refused
 _LARGEST_OUTPUT = 16 << 20  # bytes, however large the budget
 _MOST_OUTPUT_ROWS = 1 << 16  # of one kernel call: their indices take 28 bytes a row
 _STEP = 64  # bytes
-_MOST_RUN = (
-    4  # pages of a disk buffer that are matched in one call: each needs a line of the directory
-)
+_MOST_RUN = 4  # pages of a disk buffer matched in one call: each has a line of the directory
 
 
 def in_steps(memory: int) -> int:
