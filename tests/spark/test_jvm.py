@@ -26,11 +26,13 @@ from semistream.arrow.keys import Keys
 from semistream.errors import OptionError
 from semistream.master.build import target
 from semistream.master.files.format import MANIFEST
+from semistream.spark.cluster.context_state import state_of
 from semistream.spark.jvm import classes, lookup
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
-from semistream.spark.jvm.description import described, known_bytes
-from semistream.spark.types import transferred
+from semistream.spark.jvm.description import describe_snapshot, directory_bytes
+from semistream.spark.types import transfer_type
 from support.forgery import forge
+from support.frames import rows_of, rows_of_each
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),
@@ -40,10 +42,6 @@ pytestmark = [
 ROWS = 3_000
 rng = np.random.default_rng(5)
 enrich = partial(ss.enrich, memory="16MB", check=False)
-
-
-def rows_of(df) -> list[tuple]:
-    return sorted((tuple(row) for row in df.collect()), key=repr)
 
 
 def expected(stream: list, master: pa.Table, key: str, how: str = "left") -> list[tuple]:
@@ -121,6 +119,7 @@ def test_columns_of_all_types_with_nulls(spark, tmp_path):
             )
 
 
+HOW = ["left", "inner", "semi", "anti"]
 KEYS = {
     "even": np.arange(ROWS) * 7 - 500,
     "dense": np.arange(ROWS),
@@ -132,31 +131,38 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("how", ["left", "inner", "semi", "anti"])
-@pytest.mark.parametrize("keys", KEYS)
-def test_integer_keys_however_they_lie(spark, tmp_path, keys, how):
-    table = pa.table({"k": KEYS[keys], "n": np.arange(len(KEYS[keys]))})
-    master = ss.build_master(table, tmp_path / "m", key="k", page_bytes="4KB")
-    near = [k + d for k in KEYS[keys].tolist() for d in (-1, 0, 1) if -(2**63) <= k + d < 2**63]
-    asked = [*near, None, 0, -(2**63), 2**63 - 1]
-    stream = stream_of(spark, tmp_path, pa.array(asked, pa.int64()))
-    found = enrich(stream, master, on="k", how=how, transfer="none")
-    assert rows_of(found) == expected(asked, table, "k", how)
+def test_integer_keys_however_they_lie(spark, tmp_path):
+    """Every join type of every master: they differ in data only."""
+    found, wanted = {}, {}
+    for name, keys in KEYS.items():
+        table = pa.table({"k": keys, "n": np.arange(len(keys))})
+        folder = tmp_path / name
+        master = ss.build_master(table, folder / "m", key="k", page_bytes="4KB")
+        near = [k + d for k in keys.tolist() for d in (-1, 0, 1) if -(2**63) <= k + d < 2**63]
+        asked = [*near, None, 0, -(2**63), 2**63 - 1]
+        stream = stream_of(spark, folder, pa.array(asked, pa.int64()))
+        for how in HOW:
+            found[name, how] = enrich(stream, master, on="k", how=how, transfer="none")
+            wanted[name, how] = expected(asked, table, "k", how)
+    for case, rows in rows_of_each(found).items():
+        assert rows == wanted[case], case
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32()], ids=str)
-def test_integers_of_any_width_go_together(spark, tmp_path, kind):
+def test_integers_of_any_width_go_together(spark, tmp_path):
     table = pa.table({"k": pa.array(range(100), pa.uint16()), "n": np.arange(100)})
     master = ss.build_master(table, tmp_path / "m", key="k")
     asked = [-1, 0, 7, 99, 100, None]
-    stream = stream_of(spark, tmp_path, pa.array(asked, kind))
-    found = enrich(stream, master, on="k", how="left", transfer="none")
-    assert rows_of(found) == expected(asked, table, "k")
+    found = {}
+    for kind in (pa.int8(), pa.int16(), pa.int32()):
+        (tmp_path / str(kind)).mkdir()
+        stream = stream_of(spark, tmp_path / str(kind), pa.array(asked, kind))
+        found[kind] = enrich(stream, master, on="k", how="left", transfer="none")
+    for kind, rows in rows_of_each(found).items():
+        assert rows == expected(asked, table, "k"), kind
 
 
-@pytest.mark.parametrize("how", ["left", "inner", "semi", "anti"])
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)
-def test_keys_of_texts_and_bytes(spark, tmp_path, kind, how):
+def test_keys_of_texts_and_bytes(spark, tmp_path, kind):
     texts = list(dict.fromkeys(["", "é", "語" * 300, *names(ROWS)]))
     keys = [t.encode() for t in texts] if kind == pa.binary() else texts
     present, absent = keys[::2], keys[1::2]
@@ -164,8 +170,9 @@ def test_keys_of_texts_and_bytes(spark, tmp_path, kind, how):
     master = ss.build_master(table, tmp_path / "m", key="k", page_bytes="4KB")
     asked = [*present, *present[:50], *absent, None]
     stream = stream_of(spark, tmp_path, pa.array(asked, kind))
-    found = enrich(stream, master, on="k", how=how, transfer="none")
-    assert rows_of(found) == expected(asked, table, "k", how)
+    found = {how: enrich(stream, master, on="k", how=how, transfer="none") for how in HOW}
+    for how, rows in rows_of_each(found).items():
+        assert rows == expected(asked, table, "k", how), how
 
 
 @pytest.mark.parametrize("asked", [17, 35], ids=["there", "absent"])
@@ -251,7 +258,7 @@ def test_what_python_must_compare_or_convert_is_told(spark, tmp_path):
     master = ss.build_master(table, tmp_path / "id", key="n")
     with pytest.raises(OptionError, match=r"the column 'list' of type array<.*is converted in Py"):
         enrich(days, master, on="n", transfer="none", select=["day", "list"], prefix="m_")
-    assert transferred(pa.field("id", pa.uint64())) == pa.decimal128(20, 0)
+    assert transfer_type(pa.field("id", pa.uint64())) == pa.decimal128(20, 0)
     with pytest.raises(OptionError, match=r"the column 'id' of type decimal\(20,0\)"):
         enrich(days, master, on="n", transfer="none", select=["id"], prefix="m_")
 
@@ -274,7 +281,7 @@ def test_what_does_not_compile_is_an_error_that_names_it(spark, monkeypatch, tmp
     bad.write_text("package semistream; class Bad { int x = nothing; }")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(classes, "_SOURCES", [bad])
-    monkeypatch.setattr(classes, "_ADDED", set())
+    monkeypatch.setattr(state_of(spark), "has_classes", False)
     with pytest.raises(ClassesError, match=f"cannot be had on Spark {spark.version}"):
         add_classes(spark)
     assert not list(tmp_path.rglob("*.jar"))
@@ -284,7 +291,7 @@ def test_what_does_not_compile_is_an_error_that_names_it(spark, monkeypatch, tmp
 def made(tmp_path, monkeypatch):
     """Make the jar of classes in a cache of its own, without Spark."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(classes, "_compiled", lambda *_: {"semistream/Lookup.class": b"ours"})
+    monkeypatch.setattr(classes, "_compile", lambda *_: {"semistream/Lookup.class": b"ours"})
     classes._own_folder.cache_clear()
     yield lambda: classes._jar(None, "4.1.3")
     classes._own_folder.cache_clear()
@@ -325,9 +332,9 @@ def test_what_java_holds_is_counted(spark, tmp_path):
     count = 400_000
     table = pa.table({"k": np.arange(count) ** 2 % (2**61), "n": np.arange(count)})
     master = ss.build_master(table, tmp_path / "m", key="k", page_bytes="4KB")
-    planned = known_bytes(master, ["n"])
+    planned = directory_bytes(master, ["n"])
     add_classes(spark)
-    told, jvm = described(master, ["n"]), spark._jvm
+    told, jvm = describe_snapshot(master, ["n"]), spark._jvm
     texts = jvm.org.apache.spark.unsafe.types.UTF8String
     runtime, reader = jvm.java.lang.Runtime.getRuntime(), java_object(spark, "Lookup", "measured")
     snapshot = texts.fromString(told)
@@ -396,7 +403,7 @@ def test_a_master_that_lies_gives_other_values_or_an_error(spark, tmp_path):
     for case in range(150):
         folder = tmp_path / str(case)
         shutil.copytree(tmp_path / "built", folder)
-        told = described(ss.open_master(folder), ["n", "name", "text"])
+        told = describe_snapshot(ss.open_master(folder), ["n", "name", "text"])
         what = forge(folder, chance)
         checksum = json.loads((folder / MANIFEST).read_bytes())["index_checksum"]
         told = re.sub(r"index_checksum=\d+", f"index_checksum={checksum}", told)
@@ -498,7 +505,7 @@ def test_defaults_status_and_chains_are_as_by_python(spark, tmp_path, master):
 
 def test_a_folder_for_classes_may_have_any_name(spark, tmp_path, monkeypatch, master):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b+c@d é%20"))
-    monkeypatch.setattr(classes, "_ADDED", set())
+    monkeypatch.setattr(state_of(spark), "has_classes", False)
     add_classes(spark)
     assert len(list(tmp_path.rglob("semistream-*.jar"))) == 1
     found = enrich(spark.range(10).toDF("k"), master, on="k", how="inner", transfer="none")
@@ -507,7 +514,7 @@ def test_a_folder_for_classes_may_have_any_name(spark, tmp_path, monkeypatch, ma
 
 def test_a_damaged_index_is_an_error_that_names_it(spark, master):
     found = enrich(spark.range(ROWS).toDF("k"), master.path, on="k", transfer="none")
-    told = described(master, ["n", "name"])
+    told = describe_snapshot(master, ["n", "name"])
     index = next(master.path.glob("*.index"))
     with index.open("r+b") as file:
         file.seek(2000)
@@ -528,7 +535,7 @@ def test_an_old_table_is_kept_no_longer_than_an_enrichment_asks_for_it(spark, tm
     for version in range(3):
         table = pa.table({"k": [1, 2], "n": [version, version]})
         snapshot = ss.build_master(table, tmp_path / f"m{version}", key="k")
-        told.append(described(snapshot, ["n"]))
+        told.append(describe_snapshot(snapshot, ["n"]))
         for name in ("kept", "other") if version == 0 else ("kept",):
             reader = java_object(spark, "Lookup", name)
             assert reader.find(texts.fromString(told[-1]), 2) >= 0
@@ -542,7 +549,7 @@ def test_a_query_that_can_pin_no_longer_is_ended(spark, tmp_path, monkeypatch):
     ss.build_master(pa.table({"k": [2, 4], "n": [1, 2]}), path, key="k")
     df = spark.readStream.schema("k long").parquet(stream_files(tmp_path / "stream", 1))
     joined = enrich(df, path, on="k", how="left", transfer="none")
-    monkeypatch.setattr(lookup, "snapshot_of", lambda *_: "")
+    monkeypatch.setattr(lookup, "snapshot_files", lambda *_: "")
     writer = joined.writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     with pytest.raises(PySparkException, match="snapshots cannot be pinned there any more"):

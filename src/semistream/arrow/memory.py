@@ -40,9 +40,8 @@ __all__ = [
 
 _POOL = pa.system_memory_pool()
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
-_LARGE = (
-    64 * 1024
-)  # bytes; a larger block gets a mapping of its own, at the price of its page faults
+# Bytes: a larger block gets a mapping of its own, at the price of its page faults.
+_LARGE = 64 * 1024
 
 
 @cache
