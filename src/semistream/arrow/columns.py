@@ -52,7 +52,7 @@ class Arena:
         self.nbytes = 0
 
     def replace(self, state: State, kept: int, new: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Drop the rows that are gone, of which ``kept`` stay, and append; give all rows."""
+        """Drop the rows that are gone, of which ``kept`` stay, and append; return all rows."""
         if kept < len(state):
             compact(self._values[: len(state)], state)
         self._values[kept : kept + len(new)] = new
@@ -78,9 +78,9 @@ class Column(ABC):
 
     @abstractmethod
     def replace(self, state: State, kept: int, new: pa.Array) -> pa.Array:
-        """Drop the rows that are gone, of which ``kept`` stay, and append; give all rows.
+        """Drop the rows that are gone, of which ``kept`` stay, and append; return all rows.
 
-        What an earlier call gave is not valid any more.
+        What an earlier call returned is not valid any more.
         """
 
 

@@ -46,7 +46,7 @@ _LARGE = 64 * 1024
 
 @cache
 def give_back_memory() -> None:
-    """Make malloc give large blocks back when they are freed; does nothing without glibc."""
+    """Make malloc return large blocks to the system on free; do nothing without glibc."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):

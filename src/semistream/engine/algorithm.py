@@ -1,4 +1,4 @@
-"""The decisions that tell one semi-stream join from another."""
+"""The decisions in which one semi-stream join differs from another."""
 
 from __future__ import annotations
 

@@ -288,16 +288,7 @@ class Engine(Operator):
         absent = np.flatnonzero(~keep)
         self.metrics.filtered += len(absent)
         self.metrics.answered += len(absent)
-        largest = chunk.widest
-        start = 0
-        while start < len(absent):
-            room = self._output.room(largest, self.master.statistics.widest_row)
-            if room < 1:
-                yield from self._flush()
-                continue
-            piece = absent[start : start + room]
-            start += len(piece)
-            yield from self._emit(chunk.rows, Pairs(absent=[piece], lasting=True))
+        yield from self._emit_absent(chunk.rows, absent, chunk.widest, lasting=True)
         return chunk.only(keep)
 
     def _probe(self, chunk: Chunk, cache: CachedRows) -> Sifted:
@@ -452,11 +443,7 @@ class Engine(Operator):
         absent = self.window.expire(end)
         self.metrics.absent += len(absent)
         self.metrics.answered += len(absent)
-        rows, start = self.window.rows, 0
-        while start < len(absent):
-            room = self._output.room(self.window.widest, self.master.statistics.widest_row)
-            yield from self._emit(rows, Pairs(absent=[absent[start : start + room]]))
-            start += room
+        yield from self._emit_absent(self.window.rows, absent, self.window.widest, lasting=False)
 
     # -- giving rows out --------------------------------------------------------------------
 
@@ -469,6 +456,20 @@ class Engine(Operator):
             if pairs.right is not None:
                 self.algorithm.note_output(pairs)
             yield from self._emit(rows, pairs, confirmed, lambda r: state[r] == WAITING)
+
+    def _emit_absent(
+        self, rows: pa.RecordBatch, absent: npt.NDArray[np.int64], widest: int, lasting: bool
+    ) -> Batches:
+        """Yield stream rows without a match, as many at a time as output has room for."""
+        start = 0
+        while start < len(absent):
+            room = self._output.room(widest, self.master.statistics.widest_row)
+            if room < 1:
+                yield from self._flush()
+                continue
+            piece = absent[start : start + room]
+            start += len(piece)
+            yield from self._emit(rows, Pairs(absent=[piece], lasting=lasting))
 
     def _emit(
         self,

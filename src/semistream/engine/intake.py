@@ -1,4 +1,4 @@
-"""Batches of the stream become chunks: rows with their codes, as many as there is room for."""
+"""Batches of the stream are cut into chunks: rows with their codes, as many as have room."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Intake:
         self._is_plain = spec.plain_stream == spec.stream
 
     def for_window(self, batch: pa.RecordBatch) -> Chunk:
-        """Return the first rows, as many as a quarter of the window has room for."""
+        """Return the longest prefix of the batch that fits a quarter of the window."""
         return self.with_pages(self._chunk(self._quarter(batch)))
 
     def for_lookup(self, batch: pa.RecordBatch, most: int) -> Chunk:
-        """Return the first rows, as many as are looked up in one call."""
+        """Return the longest prefix of the batch that is looked up in one call."""
         batch = batch.slice(0, most)
         if not (self._is_plain and self._spec.files.index.first_part is None):
             batch = self._quarter(batch)  # rows are decoded, or may have to wait: both take memory
@@ -65,7 +65,7 @@ class Intake:
         return row_bytes(rows).astype(np.int32)
 
     def _quarter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the first rows, as many as fill a quarter of the window, or what of it is free."""
+        """Return the longest prefix that fits a quarter of the window, or what of it is free."""
         cost, room = self._window.cost, self._next_room()
         count = max(1, cost.rows(room, cost.least))
         batch = batch.slice(0, count)

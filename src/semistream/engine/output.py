@@ -129,7 +129,7 @@ class Assembler:
             For each row of ``left``, whether a pair of it had equal keys; kept between calls.
             None where codes are exact.
         unfinished
-            Tells of which rows further pairs will come.
+            Returns of which rows further pairs will come.
         """
         rows = _joined(pairs.rows)
         right = pairs.right.arrays() if pairs.right and len(rows) else []
@@ -162,7 +162,7 @@ class Assembler:
         confirmed: npt.NDArray[np.bool_],
         unfinished: Callable[[Rows], npt.NDArray[np.bool_]],
     ) -> tuple[Rows, list[pa.Array], Rows]:
-        """Drop pairs of different keys; give the rest, and the rows that lost all their pairs."""
+        """Drop pairs of different keys; return the rest, and the rows that lost all their pairs."""
         equal = self._equal(left, rows, right)
         right = right[: len(self.spec.payload)]
         lost = rows[:0]
@@ -253,7 +253,7 @@ class Output:
         self.buffers = BufferPool(assembler.width)
         """Memory of batches that the caller has let go of."""
         self.leaving: Pairs | None = None
-        """What is being given out."""
+        """What the caller is being given."""
 
     @property
     def nbytes(self) -> int:

@@ -268,7 +268,7 @@ class Window:
         self.gone += rows
 
     def expire(self, end: int) -> npt.NDArray[np.int64]:
-        """Let all rows before ``end`` leave; give those among them that were still waiting."""
+        """Remove all rows before ``end``; return those among them that were still waiting."""
         state = self.state[:end]
         waiting = np.flatnonzero(state == WAITING)
         self.leave(int(np.count_nonzero(state != GONE)), len(waiting))

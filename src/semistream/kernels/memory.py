@@ -281,7 +281,7 @@ def _bound(base, row, wide):
 
 @njit(cache=True)
 def gather_ends(start, offset, block, position, wide, ends):
-    """Write where each text ends when all lie side by side; give the bytes of all."""
+    """Write where each text ends when all lie side by side; return the bytes of all."""
     total, last = np.int64(0), len(block) - 1
     size = 8 if wide else 4
     ends[0] = 0

@@ -116,7 +116,7 @@ class Derakhshan(Hybridjoin):
         self.cache.hits[:] = 0
 
     def fetch(self, codes: Codes) -> Codes:
-        """Bring the values of these codes into the cache, page by page; give those that are not."""
+        """Fetch the values of these codes into the cache, page by page; return what has no room."""
         needed = np.unique(codes)
         missing = needed[~self.holds(needed)]
         pages = self.engine.master.page_of(missing)

@@ -89,7 +89,7 @@ class CacheInequality(Algorithm):
         self.engine.window.capacity = int(self._divided - self.cache.claimed)
 
     def after_admission(self) -> None:
-        """Move rows into and out of the cache, when the window has given up its memory for them."""
+        """Move rows into and out of the cache, once the window has released memory for them."""
         due = self.cache.staged_bytes > max(self._staging / 8, self.cache.claimed / 16)
         lost = 32 * len(self._evict) > len(self.cache)
         if (due or lost) and self.engine.window.fits_now():

@@ -117,7 +117,7 @@ class Ordered(Operator):
     # -- the queue --------------------------------------------------------------------------
 
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
-        """Take a batch in; give what becomes ready."""
+        """Take in a batch; yield what becomes ready."""
         return self._counted(self._take_in(batch, self._clock() if arrived is None else arrived))
 
     def drain(self) -> Batches:
@@ -282,7 +282,7 @@ class Ordered(Operator):
         return len(self._spec.stream)
 
     def _finished(self, batch: pa.RecordBatch) -> Batches:
-        """Return rows in the types of the output; in halves where a dictionary is too large."""
+        """Yield rows in the types of the output; in halves where a dictionary is too large."""
         columns = [*batch.columns[: self._number], *batch.columns[self._number + 1 :]]
         schema = self._spec.output
         try:
@@ -300,7 +300,7 @@ class Ordered(Operator):
 def plain_slices(
     batch: pa.RecordBatch, schema: pa.Schema, room: int, copies: int, beside: int
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Cut a batch, and bring its rows into their plain types; give slices and what they claim.
+    """Cut a batch, and bring its rows into their plain types; yield slices and what they claim.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ class Router(Operator):
             raise RowTooLargeError(msg) from None
 
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
-        """Take a batch in, slice by slice; give what becomes ready."""
+        """Take in a batch, slice by slice; yield what becomes ready."""
         now = self._clock() if arrived is None else arrived
         plain = self._spec.plain_stream
         for rows, _ in plain_slices(batch, plain, self._room, copies=2, beside=_BESIDE):
@@ -134,7 +134,7 @@ class Router(Operator):
             yield from self._rounds([node.tick() for node in self.nodes])
 
     def _rounds(self, work: list[Batches]) -> Batches:
-        """Let nodes work side by side until each has a batch; give these in order; go on."""
+        """Run the nodes side by side until each has a batch; yield these in order; repeat."""
         while work:
             futures = [self._pool.submit(next, each, None) for each in work]
             wait(futures)  # also where one failed: none may work on behind our back
