@@ -92,7 +92,7 @@ def copy_bytes(data, starts, lengths, ends, out):
 
 @njit(cache=True)
 def copy_reversed(data, starts, lengths, width, out):
-    """Turn numbers of ``width`` bytes from big to little endian; return the first of other width."""
+    """Turn numbers of ``width`` bytes into little endian; return the first of other width."""
     for row in range(len(starts)):
         if lengths[row] < 0:
             continue
