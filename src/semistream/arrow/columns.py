@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import mmap
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     State = npt.NDArray[np.uint8]
 
-__all__ = ["Arena", "Column", "in_place_width", "is_in_place", "make_column", "varying_room"]
+__all__ = ["Arena", "in_place_width", "is_in_place", "make_column", "varying_room"]
 
 _MOST_VARYING = (1 << 31) - (1 << 24)  # bytes: the offsets of an Arrow array have 32 bits
 _WIDE_OFFSETS = {pa.large_string(), pa.large_binary()}
@@ -68,22 +67,6 @@ class Arena:
         return self._values[:rows]
 
 
-class Column(ABC):
-    """The values of one stream column in the window."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes held now."""
-
-    @abstractmethod
-    def replace(self, state: State, kept: int, new: pa.Array) -> pa.Array:
-        """Drop the rows that are gone, of which ``kept`` stay, and append; return all rows.
-
-        What an earlier call returned is not valid any more.
-        """
-
-
 def in_place_width(schema: pa.Schema) -> tuple[int, bool]:
     """Return the bytes of a row that change in place, and whether all of them do."""
     kinds = [field.type for field in schema]
@@ -111,12 +94,7 @@ def varying_room(schema: pa.Schema) -> float:
     return _MOST_VARYING if varying - _WIDE_OFFSETS else math.inf
 
 
-def make_column(kind: pa.DataType, limit: int) -> Column:
-    """Return a column for values of a plain type."""
-    return _FixedColumn(kind, limit) if is_in_place(kind) else _ArrowColumn(kind)
-
-
-class _FixedColumn(Column):
+class _FixedColumn:
     """Values of fixed width, in an arena; a byte a row for nulls once there are any."""
 
     def __init__(self, kind: pa.DataType, limit: int) -> None:
@@ -157,7 +135,7 @@ class _FixedColumn(Column):
         return pa.py_buffer(self._bitmap)
 
 
-class _ArrowColumn(Column):
+class _ArrowColumn:
     """Values of varying width, as one Arrow array that is made anew."""
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -171,3 +149,12 @@ class _ArrowColumn(Column):
         old = self._array if kept == len(state) else select(self._array, pa.array(state != GONE))
         self._array = concat([old, new])
         return self._array
+
+
+def make_column(kind: pa.DataType, limit: int) -> _FixedColumn | _ArrowColumn:
+    """Return a column of the window or of a cache, for values of a plain type.
+
+    Its ``replace`` drops the rows that are gone, appends, and returns all rows; what an earlier
+    call returned is not valid any more.
+    """
+    return _FixedColumn(kind, limit) if is_in_place(kind) else _ArrowColumn(kind)

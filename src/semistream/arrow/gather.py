@@ -6,7 +6,6 @@ that are put together at the end, so that they exist twice for a moment.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +49,7 @@ class OutputColumns:
     """
 
     def __init__(self, kinds: Sequence[pa.DataType], rows: int) -> None:
-        self._columns: list[_Column] = [
+        self._columns: list[_Fixed | _Pieces] = [
             _Fixed(kind, rows) if is_in_place(kind) else _Pieces(kind) for kind in kinds
         ]
         fixed = [column for column in self._columns if isinstance(column, _Fixed)]
@@ -105,28 +104,7 @@ class OutputColumns:
         return [column.array() for column in self._columns]
 
 
-class _Column(ABC):
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes held now."""
-
-    @abstractmethod
-    def append(self, source: pa.Array, positions: Rows) -> None:
-        """Take values at these positions."""
-
-    @abstractmethod
-    def append_from(
-        self, blocks: PageDirectory, source: Column, block: npt.NDArray[np.int32], positions: Rows
-    ) -> None:
-        """Take values at these positions of these pages."""
-
-    @abstractmethod
-    def array(self) -> pa.Array:
-        """Return all values."""
-
-
-class _Fixed(_Column):
+class _Fixed:
     """Values of fixed width, in a buffer that has room for all."""
 
     def __init__(self, kind: pa.DataType, rows: int) -> None:
@@ -191,7 +169,7 @@ class _Fixed(_Column):
         return pa.Array.from_buffers(self._kind, self.rows, [valid, self._values], self._nulls)
 
 
-class _Pieces(_Column):
+class _Pieces:
     """Values of any type, one array for each page."""
 
     def __init__(self, kind: pa.DataType, *pieces: pa.Array) -> None:
