@@ -452,3 +452,22 @@ def test_match_run_answers_each_row_that_waits_for_its_pages(data, once, room, s
             left[head] = True
             head = int(chain[head])  # noqa: PLW2901
     assert np.flatnonzero(left).tolist() == np.flatnonzero(state == WAITING).tolist()
+
+
+def test_an_answer_without_rows_proves_all_rows_absent_that_wait_for_it():
+    codes, pages, state = np.array([5, 9]), np.zeros(2, np.int32), np.zeros(2, np.uint8)
+    heads, chain = np.full(1, -1, dtype=np.int32), np.empty(2, dtype=np.int32)
+    chain_pages(pages, state, heads, chain, 0)
+    none = (np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int32))
+    out = [np.empty(4, t) for t in (np.int64, np.int32, np.int64, np.int64)]
+    pairs, absent, answered, cursor = match_run(
+        0,
+        (*none, np.zeros(0, np.int64)),
+        (heads, chain, pages, codes, state),
+        (0, -1, -2, -1),
+        (False, False, True, False, GONE),
+        tuple(out),
+        np.zeros(0, dtype=np.int64),
+    )
+    assert (pairs, answered, cursor[0]) == (0, 2, 1)
+    assert sorted(out[3][:absent].tolist()) == [0, 1]

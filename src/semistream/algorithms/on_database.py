@@ -27,7 +27,7 @@ from semistream.master.files.reader import PageReader
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
@@ -73,17 +73,18 @@ class KeyedEngine(Engine):
     """
 
     def __init__(
-        self,
-        task: Task,
-        plan: Plan,
-        algorithm: type[Algorithm],
-        runtime: Runtime,
+        self, task: Task, plan: Plan, algorithm: type[Algorithm], runtime: Runtime
     ) -> None:
         # `choose` gives this engine to masters in databases alone.
-        self._table = cast("DatabaseMaster", task.spec.master)
-        self._table.listen()
+        self._table = table = cast("DatabaseMaster", task.spec.master)
+        table.listen()
         self._settings = cast("KeyListSettings", plan.settings)
-        self.fresh = _fresh_rows(task, self._table, plan.components.cache, runtime.clock)
+        room, clock = plan.components.cache, runtime.clock
+        self.fresh: FreshRows
+        if isinstance(task.host, Host):
+            self.fresh = HostRows(task.host, table, room, clock)
+        else:
+            self.fresh = ProcessRows(table, room, clock)
         self._request_bytes = self._fetched_bytes = 0
         super().__init__(task, plan, algorithm, runtime)
 
@@ -123,8 +124,13 @@ class KeyedEngine(Engine):
             return (yield from super()._probe(chunk, cache))
         if other.all():
             return chunk
-        rest = yield from super()._probe(chunk.only(~other), cache)
-        return _together(rest, chunk.only(other))
+        rest, more = (yield from super()._probe(chunk.only(~other), cache)), chunk.only(other)
+        return Chunk(
+            concat_rows([rest.rows, more.rows]),
+            np.concatenate([rest.codes, more.codes]),
+            np.concatenate([rest.pages, more.pages]),
+            np.concatenate([rest.sizes, more.sizes]),
+        )
 
     def _other_keys(self, chunk: Chunk, cache: CachedRows) -> Flags:
         """Return which rows have a code in the cache that stands for another key there."""
@@ -146,10 +152,15 @@ class KeyedEngine(Engine):
             moment = self.fresh.refresh()
             self._request_bytes = wanted.nbytes
             for answer in self._table.fetch(wanted, piece, self._asked):
-                if answer.begins:
+                if answer.begins:  # the rows that it answers wait for it as for a page
                     number += 1
-                    self._wait_for(number, answer)
-                yield from self._meet_answer(number, answer)
+                    codes = self.window.codes
+                    self.window.pages[(codes >= answer.low) & (codes <= answer.high)] = number
+                self._fetched_bytes = int(answer.rows.nbytes)
+                self.metrics.fetched += answer.rows.num_rows
+                widest = self._checked_width(answer.rows)
+                page = BatchPage(number, answer.rows, widest, answer.ends, self._assembler)
+                yield from self._match(page)
                 if answer.begins and answer.ends:
                     self._learn(wanted, answer, moment)
             self._request_bytes = self._fetched_bytes = 0
@@ -161,7 +172,10 @@ class KeyedEngine(Engine):
         """Yield the keys that wait, each once, in the order of their codes, in requests."""
         chosen, codes, checks = self._distinct()
         most, keys = self._settings.request_keys, self.master.keys
-        sizes = None if chosen is None else np.cumsum(self._key_bytes()[chosen])
+        sizes = None
+        if chosen is not None:
+            keys_alone = self.window.rows.select(self.spec.stream_keys)
+            sizes = np.cumsum(row_bytes(keys_alone)[chosen])
         start = 0
         while start < len(codes):
             stop = min(start + most, len(codes))
@@ -175,9 +189,6 @@ class KeyedEngine(Engine):
             else:
                 values = keys.canonical(self._keys_of(chosen[some]))
             yield Wanted(codes[some], checks[some], values)
-
-    def _key_bytes(self) -> Codes:
-        return row_bytes(self.window.rows.select(self.spec.stream_keys))
 
     def _fitting(self, sizes: Codes, start: int) -> int:
         """Return where a request ends that begins at a key: at the next one at the least."""
@@ -194,7 +205,8 @@ class KeyedEngine(Engine):
             return None, codes, codes
         rows = np.flatnonzero(waiting)
         rows = rows[np.argsort(window.codes[rows], kind="stable")]
-        checks = [self.master.keys.checks(self._keys_of(some)) for some in _slices(rows)]
+        pieces = (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE))
+        checks = [self.master.keys.checks(self._keys_of(piece)) for piece in pieces]
         codes, check = window.codes[rows], np.concatenate(checks)
         # Keys of one code are neighbours; so are equal keys among them, sorted by their check.
         order = np.lexsort((check, codes)) if len(rows) > len(np.unique(codes)) else slice(None)
@@ -206,20 +218,6 @@ class KeyedEngine(Engine):
         """Return the keys of some of the window's rows."""
         at = pa.array(rows)
         return [take(self.window.rows.column(name), at) for name in self.spec.stream_keys]
-
-    def _wait_for(self, number: int, answer: Fetched) -> None:
-        """Chain the rows that this answers to its number, as if it were a page."""
-        window = self.window
-        mine = window.codes >= answer.low
-        mine &= window.codes <= answer.high
-        window.pages[mine] = number
-
-    def _meet_answer(self, number: int, answer: Fetched) -> Batches:
-        rows = answer.rows
-        self._fetched_bytes = int(rows.nbytes)
-        self.metrics.fetched += rows.num_rows
-        widest = self._checked_width(rows)
-        yield from self._match(BatchPage(number, rows, widest, answer.ends, self._assembler))
 
     def _checked_width(self, rows: pa.RecordBatch) -> int:
         """Return the bytes of the largest row; refuse one that output has no room for."""
@@ -332,15 +330,6 @@ class KeyLists(Algorithm):
         self.engine.fresh.close()
 
 
-def _fresh_rows(
-    task: Task, master: DatabaseMaster, capacity: int, clock: Callable[[], float]
-) -> FreshRows:
-    """Return the rows that the join's host keeps, or else those that it keeps by itself."""
-    if isinstance(task.host, Host):
-        return HostRows(task.host, master, capacity, clock)
-    return ProcessRows(master, capacity, clock)
-
-
 class _NoPages(PageReader):
     """What an engine has in the place of a disk buffer where there are no pages to read."""
 
@@ -358,16 +347,3 @@ def _changes(values: Codes) -> Flags:
     new = np.ones(len(values), dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=new[1:])
     return new
-
-
-def _slices(rows: Codes) -> list[Codes]:
-    return [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
-
-
-def _together(a: Chunk, b: Chunk) -> Chunk:
-    return Chunk(
-        concat_rows([a.rows, b.rows]),
-        np.concatenate([a.codes, b.codes]),
-        np.concatenate([a.pages, b.pages]),
-        np.concatenate([a.sizes, b.sizes]),
-    )

@@ -303,6 +303,8 @@ def match_run(first, pages, window, cursor, rule, out, counts):
             code = codes[row]
             if dense:
                 position = code - bounds[block]
+            elif count == 0:  # a database's answer may have no rows
+                position = np.int64(0)
             elif position < 0:
                 guess = _in_proportion(code, bounds, block, count)
                 position = _first_at_least(base, count, code, guess)
