@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import os
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from support import matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,21 +21,23 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="every combination instead of every pair, tests that take long, many more examples",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    matrix.ALL = config.getoption("--all")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests out that are marked ``long``, or ``one_in`` but for the default algorithm's."""
-    if "SEMISTREAM_SOAK" in os.environ:
-        return
-    left_out = {item for item in items if _is_left_out(item)}
-    config.hook.pytest_deselected(items=list(left_out))
-    items[:] = [item for item in items if item not in left_out]
-
-
-def _is_left_out(item: pytest.Item) -> bool:
-    if item.get_closest_marker("long"):
-        return True
-    mark = item.get_closest_marker("one_in")
-    ours = "adaptive" in item.name
-    return mark is not None and not ours and bool(zlib.crc32(item.name.encode()) % mark.args[0])
+    """Leave out what is marked ``long``, unless all is to be run."""
+    if not config.getoption("--all"):
+        config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,6 @@
 """Memory is a promise: what is counted is kept, and what is held is counted."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +16,7 @@ from semistream.arrow import columns
 from semistream.arrow.memory import concat
 from semistream.errors import BudgetError, OptionError
 from semistream.workloads import Stream, Zipf, master_table
+from support.matrix import ALL
 from support.variants import VARIANTS, each_variant
 
 CONSTANT = 6 << 20
@@ -25,7 +25,7 @@ CONSTANT = 6 << 20
 GROWTH = """
 import gc, json, sys
 import pyarrow as pa, semistream as ss
-from benchmarks.engine.build import PeakMemory
+from benchmarks.harness.memory import PeakMemory
 from semistream.workloads import Stream, Zipf
 
 path, read, algorithm, options, text, budget = sys.argv[1:]
@@ -117,10 +117,10 @@ def growth(master, read, algorithm, options, text, budget):
 
 
 def ways():
-    """The default in both ways, every other algorithm in one; `make soak` takes all."""
+    """The default in both ways, every other algorithm in one; ``pytest --all`` takes all."""
     both = [("mapped", "fixed"), ("direct", "text")]
     for number, (algorithm, options) in enumerate(VARIANTS.values()):
-        all_of_them = algorithm == "adaptive" or "SEMISTREAM_SOAK" in os.environ
+        all_of_them = algorithm == "adaptive" or ALL
         for read, text in both if all_of_them else [both[number % 2]]:
             yield algorithm, options, read, text
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,9 +13,12 @@ from semistream import testing
 from semistream.arrow import keys
 from semistream.errors import RowTooLargeError, UnreadOutputError
 from support.hashes import colliding
-from support.variants import each_variant
+from support.matrix import matrix
+from support.variants import VARIANTS, each_default_variant, each_variant
 
 HOW = ["inner", "left", "semi", "anti"]
+
+SEVERAL = ["duplicates", "giant_string_key", "string_and_date", "variable_width", "null_keys"]
 
 # These have what is hard: pages with parts, hashed keys, widths that vary, few rows, moving memory.
 HARD = {
@@ -30,7 +33,7 @@ HARD = {
     "one_row_master": "anti",
     "resident": "left",
 }
-OPTIONS = {
+_OPTIONS = {
     "meshjoin": [{"buffer": "4KB"}, {"buffer": "24KB"}],
     "x-hybridjoin": [{"pinned": "first"}],
     "tuned-x-hybridjoin": [{"k": 1, "l": 1}, {"k": 3, "l": 4}, {"k": 2, "pinned": "first"}],
@@ -44,7 +47,13 @@ OPTIONS = {
     "optimised-x-hybridjoin": [{"l": 1}, {"l": 2, "pinned": "first"}],
     "adaptive": [{"at_once": True}],
 }
-VARIANTS = [(name, options) for name, each in OPTIONS.items() for options in each]
+OPTIONS = {
+    f"{name}-{number}": (name, options)
+    for name, each in _OPTIONS.items()
+    for number, options in enumerate(each)
+}
+OTHER_CHECKS = [check for check in testing.checks() if check is not testing.check_answers]
+READ = ["mapped", "direct"]
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +62,18 @@ def masters(tmp_path_factory):
     return tmp_path_factory.mktemp("masters")
 
 
-@pytest.mark.one_in(3)
+@matrix(variant=VARIANTS, case=testing.cases(), how=HOW, read=READ, filtered=[None, False])
+def test_answers(variant, case, how, read, filtered, masters):
+    algorithm, options = variant
+    read_so = replace(testing.case(case), read=read)
+    testing.check_answers(algorithm, read_so, how, masters, filter=filtered, **options)
+
+
 @pytest.mark.parametrize("case", testing.cases())
-@pytest.mark.parametrize("how", HOW)
-@each_variant
-def test_answers(algorithm, options, how, case, masters):
-    testing.check_answers(algorithm, testing.case(case), how, masters, **options)
+@each_default_variant
+def test_answers_of_every_join_type(algorithm, options, case, masters):
+    for how in HOW:
+        testing.check_answers(algorithm, testing.case(case), how, masters, **options)
 
 
 @each_variant
@@ -93,64 +108,40 @@ def check_special_to_adaptive(metrics, at_once=None):
         assert not metrics.looked_up
 
 
-@pytest.mark.one_in(2)
+@matrix(variant=VARIANTS, case=[*HARD], check=OTHER_CHECKS, how=HOW, read=READ)
+def test_hard_cases(variant, case, check, how, read, masters):
+    algorithm, options = variant
+    check(algorithm, replace(testing.case(case), read=read), how, masters, **options)
+
+
 @pytest.mark.parametrize("case", HARD)
-@each_variant
-@pytest.mark.parametrize("check", [c for c in testing.checks() if c is not testing.check_answers])
-def test_hard_cases(check, algorithm, options, case, masters):
-    check(algorithm, testing.case(case), HARD[case], masters, **options)
+@each_default_variant
+def test_hard_cases_in_all_checks(algorithm, options, case, masters):
+    for check in OTHER_CHECKS:
+        check(algorithm, testing.case(case), HARD[case], masters, **options)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("case", ["drift", "giant_key", "giant_string_key"])
-@pytest.mark.parametrize("how", ["left", "semi"])
-@pytest.mark.parametrize(("algorithm", "options"), VARIANTS)
-def test_options(algorithm, options, how, case, masters):
+@matrix(variant=OPTIONS, case=["drift", "giant_key", "giant_string_key"], how=["left", "semi"])
+def test_options(variant, how, case, masters):
+    algorithm, options = variant
     testing.check_answers(algorithm, testing.case(case), how, masters, **options)
 
 
-@pytest.mark.one_in(2)
-@each_variant
-@pytest.mark.parametrize("filtered", [True, False])
-@pytest.mark.parametrize("case", ["all_absent", "all_absent_strings", "int32", "null_keys"])
-def test_with_and_without_filter(algorithm, options, filtered, case, masters):
-    options = {**options, "filter": filtered}
-    testing.check_answers(algorithm, testing.case(case), "left", masters, **options)
+@matrix(
+    variant=VARIANTS,
+    case=["all_absent", "all_absent_strings", "int32", "null_keys"],
+    filtered=[True, False],
+)
+def test_with_and_without_filter(variant, case, filtered, masters):
+    algorithm, options = variant
+    testing.check_answers(
+        algorithm, testing.case(case), "left", masters, filter=filtered, **options
+    )
 
 
-@pytest.fixture(scope="module")
-def direct_masters(masters):
-    probe = masters / "probe"
-    probe.write_bytes(bytes(4096))
-    try:
-        os.close(os.open(probe, os.O_RDONLY | os.O_DIRECT))
-    except OSError:
-        pytest.skip("the file system of the temporary folder has no O_DIRECT")
-    return masters
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("case", [*HARD, "zipf_1.0", "empty_master", "rare_types", "boolean"])
-@each_variant
-def test_direct_reads(algorithm, options, case, direct_masters):
-    direct = replace(testing.case(case), read="direct")
-    testing.check_answers(algorithm, direct, "left", direct_masters, **options)
-
-
-@each_variant
-@pytest.mark.parametrize("check", testing.checks())
-def test_direct_reads_in_all_checks(check, algorithm, options, direct_masters):
-    direct = replace(testing.case("giant_string_key"), read="direct")
-    check(algorithm, direct, "inner", direct_masters, **options)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("how", HOW)
-@each_variant
-@pytest.mark.parametrize("few", [(255, 250), (1, 20)])
-@pytest.mark.parametrize("case", ["string", "string_and_date"])
-def test_hashes_that_collide(case, few, algorithm, options, how, masters, monkeypatch):
-    mask, rows = few
+@matrix(variant=VARIANTS, case=["string", "string_and_date"], how=HOW, few=[(255, 250), (1, 20)])
+def test_hashes_that_collide(variant, case, how, few, masters, monkeypatch):
+    (algorithm, options), (mask, rows) = variant, few
     monkeypatch.setattr(keys, "_hashes", colliding(mask))
     whole = testing.case(case)
     stream = pa.Table.from_batches(whole.stream).slice(0, rows).combine_chunks()
@@ -194,3 +185,47 @@ def test_row_that_no_window_holds_is_refused_whole(algorithm, options, masters):
     for batch in case.stream[1:]:
         watched.offer(batch)
     testing.same_rows(watched.finish(), case.expected("inner"))
+
+
+@matrix(
+    check=testing.checks(),
+    name=[*SEVERAL, "rare_types", "drift", "empty_batches", "large_batch"],
+    nodes=[2, 3],
+)
+def test_pcsrj_conforms_with_several_nodes(check, name, nodes, masters):
+    case, folder = testing.case(name), masters / "several"
+    least = testing.least_budget("pcsrj", case, "left", folder, nodes=nodes)
+    case = replace(case, memory=max(case.memory, least), resident=None)
+    check("pcsrj", case, "left", folder, nodes=nodes)
+
+
+@pytest.mark.parametrize("how", ["inner", "semi", "anti"])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_pcsrj_joins_in_every_way_with_several_nodes(name, how, masters):
+    case = replace(testing.case(name), memory=160_000, resident=None)
+    testing.check_answers("pcsrj", case, how, masters, nodes=2)
+
+
+def numbered(case):
+    """The case with a column that counts its stream rows."""
+    starts = np.cumsum([0, *(batch.num_rows for batch in case.stream)])
+    stream = [
+        batch.append_column("number", pa.array(np.arange(start, start + batch.num_rows)))
+        for batch, start in zip(case.stream, starts[:-1], strict=True)
+    ]
+    return replace(case, stream=tuple(stream))
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", [*SEVERAL, "giant_key", "drift", "all_absent", "rare_types"])
+def test_derakhshan_gives_rows_out_in_order_of_arrival(name, how, masters):
+    case = numbered(testing.case(name))
+    watched = testing.start("derakhshan", case, how, masters)
+    for number, batch in enumerate(case.stream):
+        watched.offer(batch)
+        if number % 3 == 1:
+            watched.read(watched.join.tick())
+    out = watched.finish()
+    testing.same_rows(out, case.expected(how))
+    came = out["number"].to_pylist()
+    assert came == sorted(came)

@@ -12,8 +12,9 @@ import pytest
 import semistream as ss
 from semistream.errors import OptionError
 from semistream.testing import Watched, case, reference_join, same_rows
+from support.matrix import matrix
 from support.observer import Probe
-from support.variants import each_variant, each_waiting_variant
+from support.variants import VARIANTS, each_variant, each_waiting_variant
 
 MAX_WAIT = 10.0
 CASES = ["zipf_0.0", "zipf_1.5", "giant_key", "giant_string_key", "string_and_date"]
@@ -67,12 +68,9 @@ def check_expected(watched, offered, name, how="left"):
     )
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("gap", [1.0, 3.0, 25.0])
-@pytest.mark.parametrize("name", CASES)
-@each_variant
-def test_no_row_waits_longer_while_others_come(algorithm, options, name, gap, masters):
-    clock = Clock()
+@matrix(variant=VARIANTS, name=CASES, gap=[1.0, 3.0, 25.0])
+def test_no_row_waits_longer_while_others_come(variant, name, gap, masters):
+    (algorithm, options), clock = variant, Clock()
     watched, rows = started(name, masters, algorithm, clock, max_wait=MAX_WAIT, **options)
     offered = []
     for batch in rows:

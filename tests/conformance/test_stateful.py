@@ -1,11 +1,10 @@
 """Any order of offers, drains, ticks and broken-off iterations gives the reference's rows.
 
-With the environment variable SEMISTREAM_SOAK=1 it runs for long and with other examples each time.
+With ``pytest --all`` it runs for long and with other examples each time.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -24,14 +23,14 @@ from hypothesis.stateful import (
 
 from semistream.errors import UnreadOutputError
 from semistream.testing import case, least_budget, reference_join, same_rows, start
+from support.matrix import ALL
 from support.variants import each_variant
 
-SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 SETTINGS = settings(
-    max_examples=400 if SOAK else 35,
-    stateful_step_count=50 if SOAK else 14,
+    max_examples=400 if ALL else 15,
+    stateful_step_count=50 if ALL else 14,
     deadline=None,
-    derandomize=not SOAK,
+    derandomize=not ALL,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
@@ -150,4 +149,5 @@ def masters(tmp_path_factory):
 
 @each_variant
 def test_any_order_of_calls(algorithm, options, masters):
-    run_state_machine_as_test(lambda: Joining(algorithm, options, masters), settings=SETTINGS)
+    more = settings(SETTINGS, max_examples=35) if algorithm == "adaptive" and not ALL else SETTINGS
+    run_state_machine_as_test(lambda: Joining(algorithm, options, masters), settings=more)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 import pytest
 
@@ -13,6 +11,7 @@ from semistream.arrow import keys as key_codes
 from semistream.errors import OptionError
 from support import live
 from support.hashes import colliding
+from support.matrix import ALL
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("databases")]
 
@@ -35,9 +34,9 @@ def case_of(server, name):
 
 @pytest.mark.parametrize("name", live.names())
 def test_answers(server, name, tmp_path):
-    """All join types on both servers together; `make soak` takes all on each."""
+    """All join types on both servers together; ``pytest --all`` takes all on each."""
     case, number = case_of(server, name), live.names().index(name) + len(server.scheme)
-    for how in HOW if "SEMISTREAM_SOAK" in os.environ else [HOW[number % 4], HOW[number % 4 - 2]]:
+    for how in HOW if ALL else [HOW[number % 4], HOW[number % 4 - 2]]:
         testing.check_answers("adaptive", case, how, tmp_path)
 
 

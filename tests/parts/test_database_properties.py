@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.testing import Watched
 from support.live import open_table
+from support.matrix import ALL
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("databases")]
 
@@ -73,7 +73,7 @@ def moving(request):
 
 def test_each_answer_is_what_the_table_held(moving):
     master, connection = moving
-    examples = 400 if "SEMISTREAM_SOAK" in os.environ else 12
+    examples = 400 if ALL else 12
 
     @settings(max_examples=examples, deadline=None, derandomize=True)
     @given(steps=_STEPS, memory=st.sampled_from(["12KB", "20KB", "64KB"]))

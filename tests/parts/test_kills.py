@@ -1,13 +1,20 @@
-"""The short form of ``make kills``."""
+"""The short form of ``make kills``: each kind of process is killed, in Python and in Java."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from support.data import Data, LateData
-from support.kills import Run, WaitRun, cluster_config
+import semistream as ss
+from semistream.master.snapshots import pins
+from support.data import Data
+from support.driver import FILES_A_BATCH
+from support.kills import Run, cluster_config
 from support.servers.connectors import require
 
 if TYPE_CHECKING:
@@ -43,6 +50,7 @@ def test_files_have_every_row_once_after_a_killed_worker_and_a_killed_driver(
     assert run.lost_tasks() >= 1
 
 
+@pytest.mark.long
 def test_delta_has_every_row_once_after_a_killed_executor(
     data: Data, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -64,11 +72,21 @@ def test_delta_has_every_row_once_after_killed_executors_that_look_up_in_java(
     assert "PythonRunner" not in run.log.read_text()
 
 
-@pytest.mark.long
-def test_rows_that_wait_come_out_once_after_killed_drivers(tmp_path: Path) -> None:
-    late = LateData(tmp_path / "late", files=8, rows=10_000)
-    late.write()
-    run = WaitRun(late, tmp_path / "run", "delta", config=require("delta"))
-    run.execute(["driver", "driver"])
-    assert late.differences(run.result) == (0, 0)
-    assert run.done == {"driver": 2, "starts": 3}
+def test_a_killed_driver_repeats_its_batch_on_the_old_snapshot(tmp_path):
+    data = Data(tmp_path / "data", files=8, rows=40_000)
+    data.write()
+    for number, file in enumerate(sorted(data.stream.iterdir())):
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    run = Run(data, tmp_path / "run", "parquet")
+    batch, files = run.until_pinned(1)
+    old = pq.read_table(data.folder / "products.parquet")
+    new = old.set_column(1, "surrogate", pa.array(old["surrogate"].to_numpy() + 1))
+    ss.build_master(new, data.master, key="key")
+    run.execute([])
+    assert {p.pin.files for p in pins.all_pins(data.master) if p.batch == str(batch)} <= {files}
+    found = pq.read_table(run.result)
+    assert sorted(found["sale"].to_pylist()) == list(range(8 * 40_000))
+    later = found["sale"].to_numpy() // (FILES_A_BATCH * 40_000) > batch
+    keys = found["key"].to_numpy()
+    expected = np.where(keys < 100_000, keys * 7 + later, -1)
+    assert (found["surrogate"].fill_null(-1).to_numpy() == expected).all()

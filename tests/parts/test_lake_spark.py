@@ -9,6 +9,7 @@ import pytest
 
 import semistream as ss
 from support.masters import PAGE, same_as_built
+from support.matrix import ALL
 from support.servers.connectors import require
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def test_tables_that_spark_changed(spark: SparkSession, tmp_path, properties, ho
         # A file goes, of which a vector took a row that is there again, elsewhere.
         f"DELETE FROM {table} WHERE id <> 600",  # noqa: S608
     ]
+    if how == "all rows" and "delta.columnMapping.mode" not in properties and not ALL:
+        steps = steps[:3]  # that the feed is not asked for shows at once
     for number, step in enumerate(steps):
         spark.sql(step)
         synced = ss.sync_master(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ from semistream.master.database.feeds.postgresql import trigger_sql
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.run.query import prepare, start
 from support import wait_for
+from support.frames import rows_of
+from support.matrix import ALL
 from support.servers.databases import PASSWORD
 from support.servers.proxy import Proxy
 
@@ -60,10 +61,6 @@ def sales(rows: int = 4000, seed: int = 1) -> pa.Table:
             "product_id": pa.array(keys, mask=rng.random(rows) < 0.01),
         }
     )
-
-
-def rows_of(df: DataFrame) -> list[tuple[Any, ...]]:
-    return sorted(map(tuple, df.collect()), key=repr)
 
 
 def opened(server: Server, **options: Any) -> Any:
@@ -138,7 +135,7 @@ def down_for(server: Server, seconds: float) -> None:
 def test_a_server_that_falters_loses_and_doubles_nothing(
     spark: SparkSession, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    batches = 41 if os.environ.get("SEMISTREAM_SOAK") else 5
+    batches = 41 if ALL else 5
     stream = Stream(spark, tmp_path, batches)
     with Proxy(server.port) as proxy:
         faults = [

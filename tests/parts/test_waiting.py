@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ from semistream.pipeline.late.waiting_table import CAME, WaitingTable
 from semistream.pipeline.run import batchwise, running
 from semistream.pipeline.run.query import start
 from support import wait_for
+from support.matrix import ALL
 from support.servers.connectors import require
 from support.servers.databases import DATABASE, PASSWORD, USER
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
-SOAK = "SEMISTREAM_SOAK" in os.environ
 KEYS, ROWS = 1_000, 2_000
 STATUS = "__semistream_status_0"
 HOUR = 3_600_000
@@ -210,16 +209,17 @@ def test_rows_that_come_too_early_come_out_once_though_every_write_is_followed_b
     early = len(case.content("waiting"))
     assert 5 < early < 60
     assert len(case.content("facts")) == ROWS - early
-    case.bring(late=5)
-    case.put(1)
-    case.run()
-    assert 0 < len(case.content("waiting")) < 2 * early
+    if ALL:  # some have come, and more rows wait
+        case.bring(late=5)
+        case.put(1)
+        case.run()
+        assert 0 < len(case.content("waiting")) < 2 * early
     case.bring(late=10)  # and no row comes any more
     case.run()
     assert len(case.content("waiting")) == 0
     assert same(case.content("facts"), case.expected(10))
     assert {place for _, place in case.failed} == {"facts", "waiting"}
-    assert len(case.failed) == 6
+    assert len(case.failed) == (6 if ALL else 4)
     assert len(case.content("quarantine")) == 0
 
 
@@ -284,9 +284,9 @@ def test_the_table_takes_columns_that_the_stream_comes_to_have_and_tells_another
         opened("sale string")
 
 
-@pytest.mark.parametrize("then", ["quarantine", pytest.param("null", marks=pytest.mark.long)])
+@pytest.mark.parametrize("then", [pytest.param("quarantine", marks=pytest.mark.long), "null"])
 def test_grace_gives_rows_up_once_and_no_row_before(case: Case, then: str) -> None:
-    case.fails, case.rule = SOAK, Rule(STATUS, then, 10_000)
+    case.fails, case.rule = ALL, Rule(STATUS, then, 10_000)
     case.bring(late=0)
     for number in range(3):
         case.put(number)
@@ -381,7 +381,7 @@ sink: {kind: delta, path: facts}
 """
 
 
-@pytest.mark.parametrize("then", ["quarantine", "null"])
+@pytest.mark.parametrize("then", ["quarantine", pytest.param("null", marks=pytest.mark.long)])
 def test_every_row_that_leaves_the_waiting_table_or_is_quarantined_is_reported(
     case: Case, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,16 +31,13 @@ from semistream.spark.lookup.copies import local_copy
 from semistream.spark.lookup.job import Copies, Job
 from semistream.spark.metrics import watch
 from support import wait_for
-from support.data import Data
-from support.driver import FILES_A_BATCH
-from support.kills import Run
+from support.matrix import ALL
 from support.servers.connectors import require
 from support.updates import Updates, put
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
-BATCHES, UPDATES_A_BATCH = (34, 3) if SOAK else (3, 2)
+BATCHES, UPDATES_A_BATCH = (34, 3) if ALL else (3, 2)
 ROWS = 6_000
 SCHEMA = "sale long, batch long, key long"
 
@@ -69,7 +65,7 @@ def committed(tmp_path, batch):
 # -- a running query ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sink", ["delta" if SOAK else "parquet"])
+@pytest.mark.parametrize("sink", ["delta" if ALL else "parquet"])
 def test_every_row_is_of_the_snapshot_of_its_batch(spark, tmp_path, sink):
     """Two masters in a chain are updated again and again in the middle of batches.
 
@@ -138,47 +134,6 @@ def test_a_batch_that_is_repeated_in_foreach_batch_sees_the_old_snapshot(spark, 
     found = pa.concat_tables(pq.read_table(tmp_path / f"out/{n}") for n in range(3))
     assert master.wrong(found) == 0
     assert len(set(master.pins.values())) == 3
-
-
-@pytest.mark.parts
-@pytest.mark.xdist_group("kills")
-def test_a_killed_driver_repeats_its_batch_on_the_old_snapshot(tmp_path):
-    data = Data(tmp_path / "data", files=8, rows=40_000)
-    data.write()
-    for number, file in enumerate(sorted(data.stream.iterdir())):
-        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
-    run = Run(data, tmp_path / "run", "parquet")
-    batch, files = run.until_pinned(1)
-    old = pq.read_table(data.folder / "products.parquet")
-    new = old.set_column(1, "surrogate", pa.array(old["surrogate"].to_numpy() + 1))
-    ss.build_master(new, data.master, key="key")
-    run.execute([])
-    assert {p.pin.files for p in pins.all_pins(data.master) if p.batch == str(batch)} <= {files}
-    found = pq.read_table(run.result)
-    assert sorted(found["sale"].to_pylist()) == list(range(8 * 40_000))
-    later = found["sale"].to_numpy() // (FILES_A_BATCH * 40_000) > batch
-    keys = found["key"].to_numpy()
-    expected = np.where(keys < 100_000, keys * 7 + later, -1)
-    assert (found["surrogate"].fill_null(-1).to_numpy() == expected).all()
-
-
-@pytest.mark.parts
-@pytest.mark.xdist_group("kills")
-@pytest.mark.long
-def test_a_hundred_updates_while_workers_and_drivers_are_killed(tmp_path):
-    master, files, rows = Updates(tmp_path / "master"), 24, 20_000
-    for number in range(files):
-        put(tmp_path / "stream", number, rows, FILES_A_BATCH)
-    data = SimpleNamespace(stream=tmp_path / "stream", master=master.path, files=files)
-    run = Run(data, tmp_path / "run", "delta", config=require("delta"))
-    with master.going_on(0.1):
-        run.execute(["worker", "driver"])
-    found = pq.read_table(run.result)
-    assert sorted(found["sale"].to_pylist()) == list(range(files * rows))
-    assert master.wrong(found) == 0
-    assert master.count >= 100
-    assert len(set(master.pins.values())) > 7
-    assert run.done == {"worker": 1, "driver": 1, "starts": 2}
 
 
 def test_keys_that_come_to_have_several_rows_are_told(spark, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 import semistream as ss
 
-__all__ = ["VARIANTS", "each_variant", "each_waiting_variant"]
+__all__ = ["VARIANTS", "each_default_variant", "each_variant", "each_waiting_variant"]
 
 # Masters of tests lie in memory, where adaptive looks up at once and would never sweep.
 _OTHERS = {"adaptive-sweeping": ("adaptive", {"at_once": False})}
@@ -18,4 +18,5 @@ def _each(variants):
 
 
 each_variant = _each(VARIANTS)
+each_default_variant = _each({k: v for k, v in VARIANTS.items() if v[0] == "adaptive"})
 each_waiting_variant = _each({k: v for k, v in VARIANTS.items() if k != "adaptive"})

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from semistream.master import Master
-    from support.servers.kafka import Broker
 
 KEYS = 100_000
 
@@ -342,23 +341,3 @@ def test_a_broker_that_is_not_there_is_named_within_the_timeout() -> None:
     pytest.importorskip("confluent_kafka")
     with pytest.raises(OptionError, match="no broker for topic 'sales' within"):
         next(read_topic("kafka://127.0.0.1:9/sales", {}, timeout=0.3))
-
-
-@pytest.mark.parts
-@pytest.mark.xdist_group("spark")
-def test_a_topic_is_read_to_its_end(broker: Broker, products: Master) -> None:
-    from confluent_kafka import Producer  # noqa: PLC0415 - most tests do not need it
-
-    broker.create("sampled-sales")
-    producer = Producer({"bootstrap.servers": broker.address})
-    for row in sales(3_000).to_pylist():
-        producer.produce("sampled-sales", json.dumps(row).encode(), str(row["sale"]).encode())
-    producer.produce("sampled-sales", None, b"gone")
-    assert producer.flush(60) == 0
-    source = f"kafka://{broker.address}/sampled-sales"
-    sample = sample_source(source, products, {"product": "id"})
-    assert (sample.rows, sample.nulls) == (3_000, 300)
-    assert sample.counts.tolist() == [100] * 18
-    assert sample_source(source, products, {"product": "id"}, rows=700).rows == 700
-    with pytest.raises(OptionError, match=r"topic 'sampled' is not known; .* mean 'sampled-sales'"):
-        sample_source(f"kafka://{broker.address}/sampled", products, {"product": "id"})

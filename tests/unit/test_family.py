@@ -310,26 +310,6 @@ def test_partition_join_counts_overdue_rows_out(master):
 
 # -- pcsrj ----------------------------------------------------------------------------------------
 
-SEVERAL = ["duplicates", "giant_string_key", "string_and_date", "variable_width", "null_keys"]
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("nodes", [2, 3])
-@pytest.mark.parametrize("name", [*SEVERAL, "rare_types", "drift", "empty_batches", "large_batch"])
-@pytest.mark.parametrize("check", testing.checks())
-def test_pcsrj_conforms_with_several_nodes(check, name, nodes, tmp_path_factory):
-    case, folder = testing.case(name), tmp_path_factory.getbasetemp() / "several"
-    least = testing.least_budget("pcsrj", case, "left", folder, nodes=nodes)
-    case = replace(case, memory=max(case.memory, least), resident=None)
-    check("pcsrj", case, "left", folder, nodes=nodes)
-
-
-@pytest.mark.parametrize("how", ["inner", "semi", "anti"])
-@pytest.mark.parametrize("name", SEVERAL)
-def test_pcsrj_joins_in_every_way_with_several_nodes(name, how, tmp_path):
-    case = replace(testing.case(name), memory=160_000, resident=None)
-    testing.check_answers("pcsrj", case, how, tmp_path, nodes=2)
-
 
 def test_pcsrj_divides_the_pages_among_nodes(master):
     join = start(master, "pcsrj", nodes=3)
@@ -423,31 +403,6 @@ def test_pcsrj_names_the_share_of_a_node_when_a_row_is_too_large(tmp_path):
 
 
 # -- derakhshan -----------------------------------------------------------------------------------
-
-
-def numbered(case):
-    """The case with a column that counts its stream rows."""
-    starts = np.cumsum([0, *(batch.num_rows for batch in case.stream)])
-    stream = [
-        batch.append_column("number", pa.array(np.arange(start, start + batch.num_rows)))
-        for batch, start in zip(case.stream, starts[:-1], strict=True)
-    ]
-    return replace(case, stream=tuple(stream))
-
-
-@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
-@pytest.mark.parametrize("name", [*SEVERAL, "giant_key", "drift", "all_absent", "rare_types"])
-def test_derakhshan_gives_rows_out_in_order_of_arrival(name, how, tmp_path):
-    case = numbered(testing.case(name))
-    watched = testing.start("derakhshan", case, how, tmp_path)
-    for number, batch in enumerate(case.stream):
-        watched.offer(batch)
-        if number % 3 == 1:
-            watched.read(watched.join.tick())
-    out = watched.finish()
-    testing.same_rows(out, case.expected(how))
-    came = out["number"].to_pylist()
-    assert came == sorted(came)
 
 
 def test_derakhshan_answers_a_hit_at_once_unless_a_row_before_it_waits(master):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from decimal import Decimal
 
 import numpy as np
@@ -16,12 +15,12 @@ from semistream.arrow.page_directory import Blocks
 from semistream.arrow.types import decode, row_width
 from semistream.kernels.loops import GONE, WAITING, chain_pages, count_waiting
 from semistream.kernels.search import even_step, locate, match_run, pages_of
+from support.matrix import ALL
 
-SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 profile = settings(
-    max_examples=1_500 if SOAK else 100,
+    max_examples=1_500 if ALL else 100,
     deadline=None,
-    derandomize=not SOAK,
+    derandomize=not ALL,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

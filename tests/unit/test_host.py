@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from itertools import product
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from semistream.hotset.slot import Slot
 from semistream.system import shared_folder as folder
 from semistream.testing import Watched, reference_join, same_rows
 from semistream.workloads import Stream, Zipf, master_table
+from support.matrix import ALL
 from support.observer import Probe
 
 KEYS, ROW, MEMORY = 40_000, 100, 1 << 20
@@ -271,6 +273,7 @@ def test_processes_hold_together_what_one_operator_would(path, root):
     assert rate > private - 0.05
 
 
+@pytest.mark.long
 def test_eight_processes(path, root):
     opened(path)
     batches = zipf(90_000)
@@ -289,6 +292,7 @@ def our_path():
 DIES = """
 import os, signal, sys
 import semistream as ss
+from support.matrix import ALL
 from semistream.hotset import merge, state
 from test_host import answered, started, zipf
 
@@ -310,8 +314,11 @@ for batch in zipf(30_000, seed=4):
 """
 
 
-@pytest.mark.parametrize("where", ["column", "header", "log"])
-@pytest.mark.parametrize("warm", [False, True])
+PLACES = ["column", "header", "log"]
+SOME = [(False, "column"), (True, "header"), (True, "log")]
+
+
+@pytest.mark.parametrize(("warm", "where"), list(product([False, True], PLACES)) if ALL else SOME)
 def test_killed_while_publishing(warm, where, path, root):
     master, batches = opened(path), zipf(30_000)
     for batch in batches if warm else ():
@@ -399,7 +406,7 @@ def test_all_tasks_and_the_host_are_within_the_budget(tasks, path, root):
 GROWTH = """
 import gc, json, sys
 import semistream as ss
-from benchmarks.engine.build import PeakMemory, anonymous_bytes
+from benchmarks.harness.memory import PeakMemory, anonymous_bytes
 from semistream.hotset import HostShare
 from semistream.workloads import Stream, Zipf
 
@@ -682,6 +689,4 @@ def test_a_damaged_description_is_ignored(tmp_path):
 def test_host_of_a_plan(path, root):
     spec = started(opened(path), zipf(1)[0].schema, root).join._spec
     host = Host.of(spec, HostShare(root, 2), MEMORY)
-    assert host.warm.name(host.sizes) != host.warm.name(
-        Host.of(spec, HostShare(root, 2), 2 * MEMORY).sizes
-    )
+    assert host.name != Host.of(spec, HostShare(root, 2), 2 * MEMORY).name

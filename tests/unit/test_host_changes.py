@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,9 +15,9 @@ from semistream.hotset.plan import Host
 from semistream.hotset.sizes import HostSizes
 from semistream.master.snapshots import pins
 from semistream.workloads import Stream, Zipf
+from support.matrix import ALL
 
 KEYS, PAGE, MEMORY = 20_000, 4096, 1 << 20
-SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 
 
 class Products:
@@ -113,7 +111,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400 if SOAK else 10, deadline=None, derandomize=not SOAK)
+@settings(max_examples=400 if ALL else 10, deadline=None, derandomize=not ALL)
 @given(steps=STEPS)
 def test_no_stale_row_comes_out_whatever_the_order(steps, tmp_path_factory):
     """Tasks of the newest and of older snapshots in any order; rows change, come and go."""

@@ -592,51 +592,59 @@ import pyarrow as pa
 import semistream as ss
 from pathlib import Path
 
-path, when = sys.argv[1], int(sys.argv[2])
-calls, replace = iter(range(100)), Path.replace
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
 
-def after(self, target):
-    result = replace(self, target)
-    if next(calls) == when - 10:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return result
+def build(path, when):
+    calls, replace = iter(range(100)), Path.replace
 
-def before(self, target):
-    if next(calls) == when:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return replace(self, target)
+    def after(self, target):
+        result = replace(self, target)
+        return die() if next(calls) == when - 10 else result
 
-Path.replace = after if when >= 10 else before
-batches = (pa.record_batch({"id": range(i, i + 1000)}) for i in range(0, 200_000, 1000))
-def source():
-    for i, batch in enumerate(batches):
-        if when == -1 and i == 150:
-            os.kill(os.getpid(), signal.SIGKILL)
-        yield batch
-ss.build_master(
-    pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), source()),
-    path, key="id", memory="2MB",
-)
+    def before(self, target):
+        return die() if next(calls) == when else replace(self, target)
+
+    def source():
+        for i in range(200):
+            if when == -1 and i == 150:
+                die()
+            yield pa.record_batch({"id": range(i * 1000, i * 1000 + 1000)})
+
+    Path.replace = after if when >= 10 else before
+    rows = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), source())
+    ss.build_master(rows, path, key="id", memory="2MB")
+    os._exit(0)
+
+for path in sys.argv[1:]:  # in the folder of its moment
+    child = os.fork()
+    if not child:
+        build(path, int(Path(path).parent.name))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-@pytest.mark.parametrize("when", [-1, 0, 1, 4, 14])
-def test_a_build_that_is_killed_leaves_a_whole_master_and_no_lasting_rubbish(
-    when: int, tmp_path
-) -> None:
+def test_a_build_that_is_killed_leaves_a_whole_master_and_no_lasting_rubbish(tmp_path) -> None:
     """Killed in the source, before the first, second and last renaming, and after the last."""
-    old = ss.build_master(_table(), tmp_path / "old", key="id")
-    for folder in (tmp_path / "old", tmp_path / "fresh"):
-        command = [sys.executable, "-c", _DYING, str(folder), str(when)]
-        done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603
-        assert done.returncode == -signal.SIGKILL, done.stderr
-    found = ss.open_master(tmp_path / "old")
+    moments = [-1, 0, 1, 4, 14]
+    places = {when: [tmp_path / str(when) / name for name in ("old", "fresh")] for when in moments}
+    olds = {when: ss.build_master(_table(), places[when][0], key="id") for when in moments}
+    folders = [str(folder) for pair in places.values() for folder in pair]
+    command = [sys.executable, "-c", _DYING, *folders]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(folders), done.stderr
+    for when in moments:
+        _is_whole(when, olds[when], *places[when])
+
+
+def _is_whole(when: int, old: ss.Master, old_folder: Path, fresh: Path) -> None:
+    found = ss.open_master(old_folder)
     assert found.rows == (200_000 if when == 14 else 500)
     assert found.verify() == found.pages
     assert old.verify() == old.pages  # opened before: it reads on in any case
     if when == 14:
-        assert ss.open_master(tmp_path / "fresh").verify() > 0
-    for folder in (tmp_path / "old", tmp_path / "fresh"):
+        assert ss.open_master(fresh).verify() > 0
+    for folder in (old_folder, fresh):
         assert when != -1 or _files(folder) == (
             _own_files(found) if folder.name == "old" else set()
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -20,13 +19,13 @@ from semistream.errors import OptionError
 from semistream.master.build.sort import ExternalSort
 from semistream.master.files.filter import KeyFilter, filter_words
 from semistream.units import format_bytes, parse_bytes
+from support.matrix import ALL
 
-SOAK = bool(os.environ.get("SEMISTREAM_SOAK"))
 settings.register_profile(
     "semistream",
-    max_examples=1_500 if SOAK else 150,
+    max_examples=1_500 if ALL else 150,
     deadline=None,
-    derandomize=not SOAK,
+    derandomize=not ALL,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 profile = settings.get_profile("semistream")

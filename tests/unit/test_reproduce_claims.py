@@ -10,21 +10,9 @@ from papers.judge.claims import Bounds, claims, read_claims
 from papers.judge.intervals import interval
 from papers.judge.verdict import HOLDS, NOT, UNKNOWN, WEAKER, judge, lost
 from papers.reading import ExperimentError, experiments
+from support.papers import EXPERIMENTS, record_of
 
 CLAIMS = claims()
-EXPERIMENTS = experiments()
-
-
-def record_of(name: str, factor: float = 1.0):
-    """Make a record of a figure in which every line has the rate 1 at every point."""
-    experiment = EXPERIMENTS[name]
-    run = {"value": 1.0, "samples": [1.0, 1.0, 1.0], "pages_a_row": 1.0, "hits": 0.5}
-    points = [
-        {"x": x, "runs": {line: {**run, "predicted": 1.0} for line in experiment.series}}
-        for x in experiment.values
-    ]
-    facts = {"factor": factor, "vary": experiment.vary, "measures": experiment.kind, "origin": ""}
-    return {**facts, "points": points}
 
 
 def showing(claim, number: float):

@@ -10,29 +10,24 @@ import pytest
 from test_reproduce_weather import report
 from typer.testing import CliRunner
 
+from benchmarks.harness.rounds import Pace
 from papers.__main__ import app
 from papers.judge.figure import caption
 from papers.judge.verdict import UNKNOWN
-from papers.reading import experiments
-from papers.report import findings
+from papers.report import read_findings
 from papers.run import runner as running
 from papers.run.cells import groups
 from papers.run.runner import loaded, measured, path_of, with_points
-from papers.run.scale import SCALES, Scale, scale_of
+from papers.run.scale import SCALES, scale_of
 from papers.run.sources import prepare
 from papers.run.weather import FOLDER
-from semistream.cost.calibration.turns import Pace
-from semistream.cost.example import example_profile
 from semistream.errors import OptionError
-
-TINY = Scale("tiny", Pace(0.005, 2, 0.01), "4KB", 60_000, feed_rows=20_000, candidates=3)
-PROFILE = example_profile()
-ALL = experiments()
+from support.papers import EXPERIMENTS, PROFILE, TINY
 
 
 def small(name: str):
     """Give an experiment with its first and last value alone."""
-    experiment = ALL[name]
+    experiment = EXPERIMENTS[name]
     return replace(experiment, values=(experiment.values[0], experiment.values[-1]))
 
 
@@ -99,7 +94,7 @@ def test_what_was_measured_in_another_way_is_measured_anew(output):
 
 def test_the_real_reports_take_the_place_of_the_stand_in(tmp_path):
     name = "moij/figure-7e"
-    experiment = replace(small(name), values=ALL[name].values[-1:])
+    experiment = replace(small(name), values=EXPERIMENTS[name].values[-1:])
     (before,) = measured(name, experiment, TINY, tmp_path, PROFILE, lambda _: None)
     assert before["origin"] == "a stand-in for NDP-026B"
     folder = tmp_path / "data" / FOLDER
@@ -115,7 +110,7 @@ def test_the_real_reports_take_the_place_of_the_stand_in(tmp_path):
 
 
 def test_a_curve_is_measured_in_turn_and_adaptive_once():
-    figure = ALL["tuned-x-hybridjoin/figure-3"]
+    figure = EXPERIMENTS["tuned-x-hybridjoin/figure-3"]
     found = list(groups(figure, 1.0))
     assert [group.name for group in found] == ["k = 1", "k = 4", "k = 16"]
     for group in found:
@@ -124,18 +119,18 @@ def test_a_curve_is_measured_in_turn_and_adaptive_once():
 
 
 def test_sizes_are_the_papers_or_smaller_at_the_same_shares():
-    figure = ALL["moij/figure-7b"]
+    figure = EXPERIMENTS["moij/figure-7b"]
     quick, default, full = (scale.factor(figure) for scale in SCALES.values())
     assert (quick, default, full) == (0.0025, 0.1, 1.0)
     last = list(groups(figure, default))[-1]
     assert (last.rows, last.cells[0].memory) == (10_000_000, int(0.1 * figure.memory))
-    assert SCALES["default"].factor(ALL["x-hybridjoin/figure-3a"]) == 1.0
+    assert SCALES["default"].factor(EXPERIMENTS["x-hybridjoin/figure-3a"]) == 1.0
     with pytest.raises(OptionError, match="contrary"):
         scale_of(quick=True, full=True)
 
 
 def test_tpch_is_joined_with_all_suppliers_or_with_one_each(output):
-    data = replace(ALL["moij/figure-7d"].data, rows=60_000)
+    data = replace(EXPERIMENTS["moij/figure-7d"].data, rows=60_000)
     found = prepare(data, data.rows, 1.0, TINY, output / "data")
     assert found.master.rows == pytest.approx(60_000, rel=0.01)
     assert found.unique.rows == found.master.statistics.values
@@ -146,7 +141,7 @@ def test_the_command_reports_on_every_figure_and_every_claim(output):
     pytest.importorskip("matplotlib")
     result = CliRunner().invoke(app, ["--report-only", "--output", str(output)])
     assert result.exit_code == 0, result.output
-    found = findings(output)
+    found = read_findings(output)
     assert f"not measured: {found.counts[UNKNOWN]}" in result.output
     assert sum(found.counts.values()) == len(found.verdicts) > found.counts[UNKNOWN]
     page, text = ((output / f"report.{kind}").read_text() for kind in ("html", "md"))
@@ -162,19 +157,9 @@ def test_an_experiment_that_is_not_known_is_a_message():
 
 
 def test_pcsrj_runs_on_two_processes(tmp_path):
-    experiment = replace(ALL["pcsrj/figure-3d"], values=(1.0,))
+    experiment = replace(EXPERIMENTS["pcsrj/figure-3d"], values=(1.0,))
     (record,) = measured("pcsrj/figure-3d", experiment, TINY, tmp_path, PROFILE, lambda _: None)
     runs = {one["label"]: one for one in record["runs"]}
     assert runs["pcsrj"]["value"] > 0
     assert len(runs["pcsrj"]["samples"]) == len(runs["cachejoin"]["samples"]) >= 2
     assert runs["adaptive"]["value"] > 0 < runs["adaptive on one"]["value"]
-
-
-@pytest.mark.parts
-def test_pcsrj_runs_on_spark(tmp_path):
-    name = "pcsrj/figure-spark"
-    experiment = replace(ALL[name], values=(1.0, 2.0))
-    (record,) = measured(name, experiment, TINY, tmp_path, PROFILE, lambda _: None)
-    wanted = {(label, tasks) for label in ("pcsrj", "adaptive") for tasks in (1.0, 2.0)}
-    assert {(one["label"], one["x"]) for one in record["runs"]} == wanted
-    assert all(one["value"] > 0 and len(one["samples"]) == 1 for one in record["runs"])

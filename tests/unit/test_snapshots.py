@@ -23,6 +23,7 @@ from semistream.master.files import drafts as files
 from semistream.master.files import locks
 from semistream.master.snapshots import pins, snapshots
 from semistream.master.snapshots.removal import remove_unneeded
+from support.matrix import ALL
 
 DAY = 86_400.0
 QUERY = "0f0e8a52-0000-4000-8000-00000000000"
@@ -119,14 +120,6 @@ def test_without_pins_a_build_leaves_one_snapshot(tmp_path):
         ".filter",
         ".manifest",
     }
-
-
-def test_a_master_of_an_older_version_is_kept_as_well(tmp_path):
-    old = built(tmp_path, 1)
-    (tmp_path / old.manifest.name("manifest")).unlink()
-    pins.pin(tmp_path, QUERY, "0")
-    built(tmp_path, 2)
-    assert prices(ss.open_master(tmp_path, snapshot=old.manifest.files)) == {1}
 
 
 # -- pins -----------------------------------------------------------------------------------------
@@ -341,12 +334,12 @@ def test_pins_hold_while_builds_remove(tmp_path):
             last = []  # the same for both twins
             beside = threading.Barrier(2, action=lambda told=last: told.append(enough.is_set()))
             running += [pool.submit(read, f"{QUERY}{number}", beside, last) for _ in range(2)]
-        for number in range(1, 20):
+        for number in range(1, 20 if ALL else 8):
             built(tmp_path, number, rows=50)
         enough.set()
         one, its_twin, other, their_twin = (each.result() for each in running)
     assert (one, other) == (its_twin, their_twin)
-    assert len(set(one)) > 5
+    assert len(set(one)) > (5 if ALL else 2)
     built(tmp_path, number + 1)
     assert len(there(tmp_path)) <= 1 + 2 * pins.KEPT
 

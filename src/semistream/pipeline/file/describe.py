@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from semistream.master.place import hidden, without_secrets
+from semistream.master.place import hide_secrets, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def as_dict(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
         "trigger": pipeline.trigger,
         "checkpoint": pipeline.checkpoint,
     }
-    return dict(hidden(plan))
+    return dict(hide_secrets(plan))
 
 
 def _settings(section: Section) -> dict[str, Any]:

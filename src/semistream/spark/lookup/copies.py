@@ -21,7 +21,7 @@ from semistream.errors import (
 )
 from semistream.master.files.drafts import sync_folder, writing
 from semistream.master.files.format import MANIFEST, Manifest, checksum
-from semistream.master.place import located, without_secrets
+from semistream.master.place import locate, without_secrets
 from semistream.system.shared_folder import own_folder, private_place
 from semistream.units import format_bytes
 
@@ -108,7 +108,7 @@ def _remove_drafts(folder: Path) -> None:
 def _file_system(source: str) -> tuple[fs.FileSystem, str]:
     if "://" not in source:
         return fs.LocalFileSystem(), str(Path(source).resolve())
-    return located(source)
+    return locate(source)
 
 
 def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Manifest:
