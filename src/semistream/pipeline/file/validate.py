@@ -50,7 +50,9 @@ def read_yaml(
         raise error(name, syntax.problems) from None
     problems = list(document.problems)
     try:
-        section: T = _adapter(kind).validate_python(document.data, context=context)
+        section: T = _adapter(kind).validate_python(  # type: ignore[arg-type] # a type is hashable
+            document.data, context=context
+        )
     except ValidationError as invalid:
         # A value that has not been read, for want of a variable, is not wrong twice.
         known = {problem.mark for problem in problems}
