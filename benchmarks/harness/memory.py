@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Self
 
-from semistream.master.files.drafts import held_pages
+from semistream.master.files.drafts import resident_pages
 
 
 def anonymous_bytes() -> int:
@@ -26,7 +26,7 @@ def resident_bytes(path: Path) -> int:
     if not size:
         return 0
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE) as data:
-        pages = held_pages(ctypes.addressof(ctypes.c_char.from_buffer(data)), size)
+        pages = resident_pages(ctypes.addressof(ctypes.c_char.from_buffer(data)), size)
     return pages if pages < 0 else pages * mmap.PAGESIZE
 
 

@@ -26,7 +26,7 @@ from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import open_master
 from semistream.metrics import Metrics
-from semistream.spark.metrics.watch import BatchMetrics
+from semistream.spark.metrics.report import BatchMetrics
 from semistream.units import format_bytes
 
 _OFFERED = 10_000  # rows that a join is given at once, as Spark gives them

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from semistream.master.build.build import Progress
     from semistream.master.source import Source
     from semistream.missing import Missing
-    from semistream.spark.metrics.watch import BatchMetrics
+    from semistream.spark.metrics.report import BatchMetrics
     from semistream.spec import On
 
 # Spark is an extra, and a join needs no builder.
@@ -249,15 +249,15 @@ def watch(
 ) -> None:
     """Have what enrichments did in every micro-batch given to a function, or to Prometheus.
 
-    It is in the log anyway, in one line a batch (logger ``semistream.spark.metrics.watch``, INFO),
-    and counts of rows are among the observed metrics of ``query.lastProgress``.
+    It is in the log anyway, in one line a batch (logger ``semistream.spark.metrics.listener``,
+    INFO), and counts of rows are among the observed metrics of ``query.lastProgress``.
 
     Parameters
     ----------
     spark
         The session; Spark Connect has no way for workers to report to its client.
     each
-        Called with a `semistream.spark.metrics.watch.BatchMetrics`: rows, matches, absents, hits,
+        Called with a `semistream.spark.metrics.report.BatchMetrics`: rows, matches, absents, hits,
         pages and bytes read, memory by component; in the thread in which Spark tells of progress.
     prometheus
         A port on which metrics are served, unencrypted and to anyone who can reach it; 0 finds a
@@ -275,7 +275,7 @@ def watch(
     """
     with _pyspark("watch"):
         from semistream.spark.enrich.arguments import check_watch
-        from semistream.spark.metrics.watch import add_reader
+        from semistream.spark.metrics.listener import add_reader
     check_watch(spark, each, prometheus, address)
     add_reader(spark, each, prometheus, address)
 

@@ -31,7 +31,7 @@ from semistream.hotset import HostShare
 from semistream.master.database.address import Address, Secret
 from semistream.master.database.dialect import Statement
 from semistream.master.database.store import POOL, Retry
-from semistream.spark.lookup.database import for_workers, in_database
+from semistream.spark.lookup.database import for_workers, shared_master
 from support import wait_for
 from support.live import open_table
 from support.servers.databases import PASSWORD
@@ -391,14 +391,14 @@ def test_masters_that_differ_in_options_alone_share_nothing(postgresql):
         )  # fmt: skip
         url = f"{postgresql.url()}?options=-csearch_path%3D{tenant}"
         masters.append(for_workers(ss.open_master(url, table="wares", key="id", ttl=60)))
-    one, two = map(in_database, masters)
+    one, two = map(shared_master, masters)
     assert [joined(start(master), 4) for master in (one, two)] == [["one"], ["two"]]
-    assert in_database(pickle.loads(pickle.dumps(one))) is one  # as each task does
+    assert shared_master(pickle.loads(pickle.dumps(one))) is one  # as each task does
     assert one.identity != two.identity
     assert "search_path" not in one.identity
     store = replace(one.store, address=replace(one.store.address, password=Secret("new")))
     renewed = replace(one, store=store)
-    assert in_database(renewed) is renewed
+    assert shared_master(renewed) is renewed
     assert renewed.identity == one.identity
 
 

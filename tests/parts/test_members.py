@@ -12,10 +12,10 @@ from semistream.pipeline.late.members import (
     Dimension,
     Members,
     MembersError,
-    _unhindered,
+    _retry_conflicts,
     complete_members,
 )
-from semistream.pipeline.late.split import timed
+from semistream.pipeline.late.split import add_batch_time
 from support.servers.connectors import require
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ def test_new_keys_become_members_once_and_are_completed_in_place(
     spark: SparkSession, dimension: Dimension
 ) -> None:
     batch = marked(spark, 9, 1, 7, 9, 2, None)
-    first = surrogates(members(dimension).filled(batch, NOW))
+    first = surrogates(members(dimension).fill(batch, NOW))
     # 2 is there already, though the master's pages do not know it; 7 and 9 are new, in this order.
     assert first == [(0, 0), (1, 10), (2, 20), (7, 21), (9, 22), (9, 22)]
-    again = surrogates(members(dimension).filled(batch, NOW + 1))
-    later = surrogates(members(dimension).filled(marked(spark, 9, 8), NOW + 2))
+    again = surrogates(members(dimension).fill(batch, NOW + 1))
+    later = surrogates(members(dimension).fill(marked(spark, 9, 8), NOW + 2))
     assert again == first
     assert later == [(8, 23), (9, 22)]
     found = content(spark, dimension)
@@ -95,7 +95,7 @@ def test_writers_at_once_make_no_member_and_no_surrogate_twice(
     spark: SparkSession, dimension: Dimension
 ) -> None:
     batches = [marked(spark, 100, 50 + number, 60 + number, known=()) for number in range(3)]
-    threads = [Thread(target=members(dimension).filled, args=(batch, NOW)) for batch in batches]
+    threads = [Thread(target=members(dimension).fill, args=(batch, NOW)) for batch in batches]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_said(spark: SparkSession, dimension: Dimension, tmp_pa
         complete_members(null, dimension.path, key="id", surrogate="sk")
     spark.sql(f"UPDATE {dimension.name} SET sk = NULL WHERE id = 2")  # noqa: S608
     with pytest.raises(MembersError, match=r"{'id': 2} without a surrogate: sk is null"):
-        members(dimension).filled(marked(spark, 2, 7), NOW)
+        members(dimension).fill(marked(spark, 2, 7), NOW)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,11 @@ def test_a_key_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
     frame.write.format("delta").save(str(tmp_path / "d"))
     dimension = Dimension(str(tmp_path / "d"), names, "sk")
     dimension.open(spark)
-    batch = timed(marked(spark, 5), NOW).selectExpr("*", "product AS a", "product AS b", "7L AS c")
+    batch = add_batch_time(marked(spark, 5), NOW).selectExpr(
+        "*", "product AS a", "product AS b", "7L AS c"
+    )
     on = dict(zip(("product", "a", "b", "c"), names, strict=True))
-    filled = Members(dimension, on, "p_sk", "_status").filled(batch, NOW)
+    filled = Members(dimension, on, "p_sk", "_status").fill(batch, NOW)
     assert surrogates(filled) == [(5, 11)]
     rows = spark.createDataFrame([(6, 6, 6, 6)], columns)
     complete_members(rows, dimension.path, key=list(names), surrogate="sk")
@@ -162,7 +164,7 @@ def test_a_key_that_the_dimension_cannot_hold_has_no_member(
     frame.write.format("delta").save(str(tmp_path / "small"))
     small = Dimension(str(tmp_path / "small"), ("id",), "sk")
     small.open(spark)
-    rows = members(small).filled(marked(spark, 2**40, 5), NOW)
+    rows = members(small).fill(marked(spark, 2**40, 5), NOW)
     assert surrogates(rows) == [(5, 11), (2**40, 0)]
 
 
@@ -173,5 +175,5 @@ def test_who_gives_up_does_not_wait_before() -> None:
         raise RuntimeError("DELTA_CONCURRENT_APPEND")
 
     with pytest.raises(MembersError, match="in each of 10 attempts"):
-        _unhindered(conflict, Dimension("products", ("id",), "sk"), waits.append)
+        _retry_conflicts(conflict, Dimension("products", ("id",), "sk"), waits.append)
     assert len(waits) == 9

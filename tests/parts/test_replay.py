@@ -34,10 +34,10 @@ from semistream.cli.commands import app
 from semistream.missing import QUARANTINED
 from semistream.pipeline import read_pipeline
 from semistream.pipeline.file.ends import ParquetSink
-from semistream.pipeline.io import batches
+from semistream.pipeline.io import sinks
 from semistream.pipeline.run import replay as replaying
-from semistream.pipeline.run.query import enriched
-from semistream.pipeline.run.replay import Replayed, ReplayError, replay
+from semistream.pipeline.run.query import enrich_all
+from semistream.pipeline.run.replay import ReplayError, ReplayResult, replay
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 __all__ = ["crashing", "folder"]
@@ -73,9 +73,9 @@ def test_a_replay_that_was_cut_off_is_finished_and_none_is_written_twice(
     rows = DeltaTable(folder / "out.quarantine").to_pyarrow_table()
     assert rows["_attempts"].to_pylist() == [2] * len(rows)
     assert len(rows) < before
-    assert replay(told, spark, where="_reason = 'absent'") == Replayed()
+    assert replay(told, spark, where="_reason = 'absent'") == ReplayResult()
     path.write_text(path.read_text() + "checkpoint: apart\n")
-    assert replay(read_pipeline(path), spark) == Replayed(others=len(rows))
+    assert replay(read_pipeline(path), spark) == ReplayResult(others=len(rows))
 
 
 def assert_refused(path, spark, change, message):
@@ -106,17 +106,17 @@ def test_of_two_replays_at_once_one_fails_and_each_row_is_written_once(
     spark, folder, quarantine, monkeypatch
 ):
     """The other begins behind this one's look at what is held, and is cut off."""
-    hold = replaying._Replay.hold
+    hold = replaying._Replay._answer
 
     def meanwhile(*arguments):
-        monkeypatch.setattr(replaying._Replay, "hold", hold)
+        monkeypatch.setattr(replaying._Replay, "_answer", hold)
         with monkeypatch.context() as patched:
             patched.setattr(replaying, "write_batch", crash)
             with pytest.raises(CrashError):
                 replay(quarantine, spark, any_query=True, limit=10)
         hold(*arguments)
 
-    monkeypatch.setattr(replaying._Replay, "hold", meanwhile)
+    monkeypatch.setattr(replaying._Replay, "_answer", meanwhile)
     with pytest.raises(ReplayError, match="is at work; nothing is lost: wait until it has ended"):
         replay(quarantine, spark, any_query=True)
     done = replay(quarantine, spark, any_query=True)
@@ -131,11 +131,11 @@ def test_a_row_is_found_or_missing_though_a_join_computed_again_says_otherwise(
     """Each look at this join has other answers, as a live master's may be."""
 
     def restless(rows, told):
-        joined, name = enriched(rows, told), "__semistream_status_0"
+        joined, name = enrich_all(rows, told), "__semistream_status_0"
         answer = F.expr("if(uuid() < '8', 'matched', 'absent')")
         return joined.withColumn(name, answer).withMetadata(name, joined.schema[name].metadata)
 
-    monkeypatch.setattr(replaying, "enriched", restless)
+    monkeypatch.setattr(replaying, "enrich_all", restless)
     monkeypatch.setattr(DataFrame, "persist", lambda frame: frame)  # as if executors were lost
     beside, views = folder / "out.quarantine.replay.found", spark.catalog.listTables()
     for other, age in (("at work", 0), ("killed", 8 * 86_400)):
@@ -153,11 +153,11 @@ def test_a_batch_that_two_write_at_once_is_in_parquet_once(spark, tmp_path):
     sink = ParquetSink(path=f"{tmp_path}/out", partition_by=("third",))
     rows = spark.range(90).selectExpr("id", "id % 3 AS third")
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda _: batches.write_batch(sink, rows, "query", 7), range(4)))
-    batches.write_batch(sink, rows, "query", 8)
+        list(pool.map(lambda _: sinks.write_batch(sink, rows, "query", 7), range(4)))
+    sinks.write_batch(sink, rows, "query", 8)
     got = spark.read.parquet(sink.path)
     assert sorted(row.id for row in got.collect()) == sorted([*range(90)] * 2)
-    assert len(list((tmp_path / "out").glob(f"{batches.BATCH_FOLDER}=*"))) == 2
+    assert len(list((tmp_path / "out").glob(f"{sinks.BATCH_FOLDER}=*"))) == 2
     assert list((tmp_path / "out" / ".semistream").iterdir()) == []
 
 
@@ -165,9 +165,9 @@ def test_the_command_says_what_became_of_rows_and_parquet_has_a_folder_a_batch(
     spark, folder, crashing
 ):
     path = pipeline(folder, sink="{kind: parquet, path: out}", second="drop")
-    assert replay(read_pipeline(path), spark) == Replayed()
+    assert replay(read_pipeline(path), spark) == ReplayResult()
     run_with_crashes(path, spark, crashing)
-    folders = [each.name for each in (folder / "out").glob(f"{batches.BATCH_FOLDER}=*")]
+    folders = [each.name for each in (folder / "out").glob(f"{sinks.BATCH_FOLDER}=*")]
     assert sorted(name.rpartition("-")[2] for name in folders) == ["0", "1"]
     put_master(folder, "products", LATER, "key")
     done = CliRunner().invoke(app, ["replay", str(path), "--json", "--where", "_batch = 0"])

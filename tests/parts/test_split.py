@@ -18,11 +18,11 @@ import semistream as ss
 from semistream.errors import SchemaError
 from semistream.master.snapshots import pins
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.pipeline.checkpoint import held
+from semistream.pipeline.checkpoint import batch_store
+from semistream.pipeline.checkpoint.batch_log import BatchLog
 from semistream.pipeline.checkpoint.checkpoint import CheckpointError
-from semistream.pipeline.checkpoint.decisions import Decisions
-from semistream.pipeline.checkpoint.micro_batch import Once
-from semistream.pipeline.run import batchwise, running
+from semistream.pipeline.checkpoint.micro_batch import MicroBatch
+from semistream.pipeline.run import batch_writer, runner
 from semistream.pipeline.run.query import prepare, start
 from semistream.spark import storage
 from support.servers.connectors import require
@@ -88,7 +88,7 @@ sink: {sink}
 
 def run(path, spark):
     reports = []
-    assert running.run(read_pipeline(path), spark, once=True, seen=reports.append)
+    assert runner.run(read_pipeline(path), spark, once=True, seen=reports.append)
     return reports
 
 
@@ -117,7 +117,7 @@ class CrashError(RuntimeError):
 @pytest.fixture
 def crashing(monkeypatch):
     """Have a write to the quarantine, or what comes behind it, fail once."""
-    write = batchwise.write_delta
+    write = batch_writer.write_delta
 
     def set_up(behind):
         calls = []
@@ -129,7 +129,7 @@ def crashing(monkeypatch):
             if len(calls) == 1:
                 raise CrashError("in between")
 
-        monkeypatch.setattr(batchwise, "write_delta", failing)
+        monkeypatch.setattr(batch_writer, "write_delta", failing)
 
     return set_up
 
@@ -138,7 +138,7 @@ def run_with_crashes(path, spark, crashing):
     """Run to the end; in the first batch it dies between the two writes, then behind both."""
     for behind in (False, True):
         crashing(behind)
-        with pytest.raises(running.QueryFailedError, match="in between"):
+        with pytest.raises(runner.QueryFailedError, match="in between"):
             run(path, spark)
     return run(path, spark)
 
@@ -172,7 +172,7 @@ def test_both_tables_are_exact_after_crashes(spark, folder, crashing):
 
 def test_an_error_names_keys_and_nothing_is_written(spark, folder):
     told = r"MissingRowsError: enrichment 'vendors': .* keys are vendor=[56](, vendor=[56])?\. "
-    with pytest.raises(running.QueryFailedError, match=told):
+    with pytest.raises(runner.QueryFailedError, match=told):
         run(pipeline(folder, second="error"), spark)
     assert not DeltaTable.is_deltatable(str(folder / "out"))
 
@@ -228,10 +228,10 @@ def test_what_was_found_is_held_where_a_master_has_no_snapshots(
     spark, folder, crashing, monkeypatch
 ):
     """A master that can't be pinned answers a replay otherwise: what was found first counts."""
-    monkeypatch.setattr(batchwise, "pinned", lambda *_: None)
+    monkeypatch.setattr(batch_writer, "pin_batch", lambda *_: None)
     path = pipeline(folder)
     crashing(behind=False)
-    with pytest.raises(running.QueryFailedError, match="in between"):
+    with pytest.raises(runner.QueryFailedError, match="in between"):
         run(path, spark)
     shutil.rmtree(folder / "products/.pins")
     ss.build_master(pa.table(ALL_PRODUCTS), folder / "products", key="key")
@@ -249,7 +249,7 @@ def cut_off(spark, folder, crashing):
     """A pipeline whose first batch is in the sink and not in the quarantine."""
     path = pipeline(folder)
     crashing(behind=False)
-    with pytest.raises(running.QueryFailedError, match="in between"):
+    with pytest.raises(runner.QueryFailedError, match="in between"):
         run(path, spark)
     return path
 
@@ -303,28 +303,28 @@ def test_a_batch_that_is_planned_anew_is_refused(spark, folder, cut_off):
     [log] = folder.glob("out.checkpoint/offsets/0")
     log.with_name(".0.crc").unlink(missing_ok=True)
     log.write_text(re.sub(r'("batchTimestampMs":\d+)', r"\g<1>1", log.read_text()))
-    with pytest.raises(running.QueryFailedError, match=r"micro-batch 0 .*with other offsets"):
+    with pytest.raises(runner.QueryFailedError, match=r"micro-batch 0 .*with other offsets"):
         run(cut_off, spark)
 
 
 def test_a_pin_that_is_lost_while_a_batch_is_tried_again_is_told(spark, folder, cut_off):
     """Behind the start of a query nothing pins again: the batch itself compares."""
-    writer = batchwise.Batchwise(read_pipeline(cut_off), None, None, "")
+    writer = batch_writer.BatchWriter(read_pipeline(cut_off), None, None, "")
     [note] = folder.glob("*/semistream-batches/0")
     told = json.loads(note.read_text())
-    once = Once(told["query"], 0, offsets=told["offsets"])
+    once = MicroBatch(told["query"], 0, offsets=told["offsets"])
     decisions = writer.decisions(spark)
     before = tuple(each["files"] for each in told["snapshots"])
-    assert decisions.decide(once, lambda: before) == before
+    assert decisions.begin(once, lambda: before) == before
     give_pins_up(folder)
     with pytest.raises(CheckpointError, match=r"snapshot .* of the master .*products"):
-        decisions.decide(once, lambda: writer._pinned(once))
+        decisions.begin(once, lambda: writer._pinned(once))
 
 
 def test_notes_of_earlier_batches_are_removed(spark, folder):
-    decisions = Decisions(spark, str(folder / "checkpoint"), ("products",))
+    decisions = BatchLog(spark, str(folder / "checkpoint"), ("products",))
     for number in range(10):
-        assert decisions.decide(Once("query", number, offsets="x"), lambda: ("a",)) == ("a",)
+        assert decisions.begin(MicroBatch("query", number, offsets="x"), lambda: ("a",)) == ("a",)
     kept = sorted(path.name for path in (folder / "checkpoint/semistream-batches").iterdir())
     assert kept == ["7", "8", "9"]
 
@@ -334,29 +334,29 @@ def test_a_driver_that_was_thought_dead_does_not_change_what_is_held(spark, tmp_
     folder, kinds = str(tmp_path / "held"), "sale long, goes string"
     first = spark.createDataFrame([(30, "out"), (31, "quarantine")], kinds)
     later = spark.createDataFrame([(30, "out"), (31, "out")], kinds)
-    write, known = held._write_down, []
+    write, known = batch_store._write, []
 
     def beaten(batch, place):
         monkeypatch.undo()
-        known.append(held.held(first, place, "7-x"))
+        known.append(batch_store.store_batch(first, place, "7-x"))
         return write(batch, place)
 
-    monkeypatch.setattr(held, "_write_down", beaten)
-    again = held.held(later, folder, "7-x")
+    monkeypatch.setattr(batch_store, "_write", beaten)
+    again = batch_store.store_batch(later, folder, "7-x")
     for rows in (*known, again):
         assert [row.sale for row in rows.where("goes = 'out'").collect()] == [30]
         assert [row.sale for row in rows.where("goes = 'quarantine'").collect()] == [31]
-    held.held(later, folder, "8-y")
+    batch_store.store_batch(later, folder, "8-y")
     assert [path.name for path in (tmp_path / "held").glob("[!.]*")] == ["8-y"]
     with pytest.raises(storage.StorageError, match=r"gone on to a batch behind 7-x"):
-        held.held(later, folder, "7-x")
+        batch_store.store_batch(later, folder, "7-x")
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "note"])
 def test_a_held_batch_that_a_power_cut_took_is_told(spark, tmp_path, damage):
     folder = tmp_path / "held"
     rows = spark.range(10).repartition(2)
-    held.held(rows, str(folder), "7-x")
+    batch_store.store_batch(rows, str(folder), "7-x")
     part, *_ = sorted(folder.glob(".data/*/part-*.parquet"))
     if damage == "cut":
         part.write_bytes(b"")
@@ -366,7 +366,7 @@ def test_a_held_batch_that_a_power_cut_took_is_told(spark, tmp_path, damage):
     else:
         (folder / "7-x").write_text("{")
     with pytest.raises(storage.StorageError, match=r"are gone or damaged.* remove .*held/7-x"):
-        held.held(rows, str(folder), "7-x")
+        batch_store.store_batch(rows, str(folder), "7-x")
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["renamed at once", "file by file"])
@@ -377,7 +377,7 @@ def test_a_folder_of_a_batch_that_is_there_stays(spark, tmp_path, whole, monkeyp
 
     def put() -> set[str]:
         rows.write.mode("overwrite").parquet(str(tmp_path / "draft"))
-        storage.put(spark, str(tmp_path / "draft"), str(batch))
+        storage.publish_folder(spark, str(tmp_path / "draft"), str(batch))
         return {path.name for path in batch.glob("part-*")}
 
     first = put()
@@ -389,7 +389,7 @@ def test_a_folder_of_a_batch_that_is_there_stays(spark, tmp_path, whole, monkeyp
 
 def test_the_driver_pins_before_any_task_does(spark, folder, monkeypatch):
     """Executors may lack the right to pin: they read the pin, though the master is built anew."""
-    pin = batchwise.pinned
+    pin = batch_writer.pin_batch
 
     def late(master, of):
         found = pin(master, of)
@@ -397,7 +397,7 @@ def test_the_driver_pins_before_any_task_does(spark, folder, monkeypatch):
             ss.build_master(pa.table(ALL_PRODUCTS), master, key="key")
         return found
 
-    monkeypatch.setattr(batchwise, "pinned", late)
+    monkeypatch.setattr(batch_writer, "pin_batch", late)
     run(pipeline(folder), spark)
     names = ("_batch", "_enrichment", "_reason")
     found = {row for row in table(folder / "out.quarantine", *names) if row[1] == "products"}

@@ -20,15 +20,15 @@ from semistream.api import enrich, watch
 from semistream.errors import OptionError
 from semistream.master.snapshots.pins import pin
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.pipeline.checkpoint.decisions import Decisions
-from semistream.pipeline.checkpoint.micro_batch import Once, Planned, planned_batch
+from semistream.pipeline.checkpoint.batch_log import BatchLog
+from semistream.pipeline.checkpoint.micro_batch import BatchPlan, MicroBatch, read_plan
 from semistream.pipeline.file.check import check
-from semistream.pipeline.io.batches import write_delta
-from semistream.pipeline.io.heartbeat import beating
+from semistream.pipeline.io.delta import write_delta
+from semistream.pipeline.io.heartbeat import add_heartbeat
 from semistream.pipeline.late import waiting_table
-from semistream.pipeline.late.waiting import Chain, Rule, WaitingWriter, Ways
+from semistream.pipeline.late.split_writer import Chain, Rule, SplitWriter, Targets
 from semistream.pipeline.late.waiting_table import CAME, WaitingTable
-from semistream.pipeline.run import batchwise, running
+from semistream.pipeline.run import batch_writer, runner
 from semistream.pipeline.run.query import start
 from support import wait_for
 from support.matrix import ALL
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from semistream.spark.metrics.watch import BatchMetrics
+    from semistream.spark.metrics.report import BatchMetrics
     from support.servers.databases import PostgreSQL
 
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
@@ -108,10 +108,10 @@ class Case:
         table = Flaky(self, str(self.folder / "waiting"), stream.schema, "owner")
         table.open(self.spark)
         chain = Chain(lambda rows, _: self._enriched(rows, check=False), [self.rule], self._pins)
-        ways = Ways(self._way("facts"), self._way("quarantine"), str(self.folder / "batch"))
-        writer = WaitingWriter(chain, ways, self._clock, table, 1_000)
+        ways = Targets(self._way("facts"), self._way("quarantine"), str(self.folder / "batch"))
+        writer = SplitWriter(chain, ways, self._clock, table, 1_000)
         query = (
-            self._enriched(beating(stream, 3_600))  # a run has a batch, though none is due
+            self._enriched(add_heartbeat(stream, 3_600))  # a run has a batch, though none is due
             .writeStream.foreachBatch(writer.write)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(availableNow=True)
@@ -128,16 +128,16 @@ class Case:
         return enrich(rows, self.folder / "products", **how)
 
     def _pins(self, once) -> tuple[str, ...] | None:
-        decisions = Decisions(self.spark, str(self.folder / "checkpoint"), ("products",))
-        return decisions.decide(once, lambda: None if self.live else self._pinned(once))
+        decisions = BatchLog(self.spark, str(self.folder / "checkpoint"), ("products",))
+        return decisions.begin(once, lambda: None if self.live else self._pinned(once))
 
     def _pinned(self, once) -> tuple[str, ...]:
         return (pin(self.folder / "products", once.query, str(once.number)).files,)
 
-    def _clock(self, spark, number: int) -> Planned:
+    def _clock(self, spark, number: int) -> BatchPlan:
         if not self.now:
-            return planned_batch(spark, str(self.folder / "checkpoint"), number)
-        return Planned(self.times.setdefault(number, self.now))
+            return read_plan(spark, str(self.folder / "checkpoint"), number)
+        return BatchPlan(self.times.setdefault(number, self.now))
 
     def _way(self, name: str):
         def way(rows, once) -> None:
@@ -269,11 +269,11 @@ def test_the_table_takes_columns_that_the_stream_comes_to_have_and_tells_another
         return table
 
     rows = spark.range(2).selectExpr("id AS sale", f"timestamp_millis(id) AS {CAME}")
-    opened("sale long").add(rows, Once("query", 0))
+    opened("sale long").add(rows, MicroBatch("query", 0))
     kinds = "sale long, `a-price` double, parts struct<`a-part`: long>"
     none = "CAST(null AS struct<`a-part`: long>) AS parts"
     more = rows.selectExpr("sale + 2 AS sale", "1.5D AS `a-price`", none, CAME)
-    opened(kinds).add(more, Once("query", 1))
+    opened(kinds).add(more, MicroBatch("query", 1))
     got = opened(kinds).read(spark).drop(CAME)
     assert sorted(map(tuple, got.collect())) == [
         *((sale, None, None) for sale in range(2)),
@@ -339,7 +339,7 @@ def test_a_pipeline_waits_infers_members_and_goes_on_while_nothing_comes(
         pq.write_table(part.append_column("place", place), tmp_path / f"sales/{number}.parquet")
     pipeline = read_pipeline(tmp_path / "pipeline.yaml")
     reports: list[dict] = []
-    assert running.run(pipeline, spark, once=True, seen=reports.append)
+    assert runner.run(pipeline, spark, once=True, seen=reports.append)
     assert [report["rows"] for report in reports if report["rows"]] == [ROWS, ROWS]
     early = len(case.content("held"))
     assert len(case.content("facts")) == 2 * ROWS - early
@@ -388,7 +388,7 @@ def test_every_row_that_leaves_the_waiting_table_or_is_quarantined_is_reported(
     times: dict[int, int] = {}
     now = [1_000_000]
     monkeypatch.setattr(
-        batchwise, "planned_batch", lambda *of: Planned(times.setdefault(of[-1], now[0]))
+        batch_writer, "read_plan", lambda *of: BatchPlan(times.setdefault(of[-1], now[0]))
     )
     case.bring(late=0)
     build_master(pa.table({"id": [0, 1, 2]}), case.folder / "stores", key="id")
@@ -401,7 +401,7 @@ def test_every_row_that_leaves_the_waiting_table_or_is_quarantined_is_reported(
 
     def run() -> dict[str, dict[str, int]]:
         reports: list[dict[str, Any]] = []
-        assert running.run(read_pipeline(path), case.spark, once=True, seen=reports.append)
+        assert runner.run(read_pipeline(path), case.spark, once=True, seen=reports.append)
         names = ("waiting", "quarantined", "came_out", "given_up")
         return {
             step: {n: sum(r["enrich"].get(step, {}).get(n, 0) for r in reports) for n in names}
@@ -493,12 +493,12 @@ def test_a_live_database_may_answer_otherwise_in_every_attempt(
 
         return written
 
-    monkeypatch.setattr(batchwise, "write_batch", failing(batchwise.write_batch, "sink's"))
+    monkeypatch.setattr(batch_writer, "write_batch", failing(batch_writer.write_batch, "sink's"))
     monkeypatch.setattr(WaitingTable, "add", failing(WaitingTable.add, "added"))
     monkeypatch.setattr(WaitingTable, "replace", failing(WaitingTable.replace, "replaced"))
     for _ in range(8):
-        with suppress(running.QueryFailedError):
-            running.run(read_pipeline(path), case.spark, once=True)
+        with suppress(runner.QueryFailedError):
+            runner.run(read_pipeline(path), case.spark, once=True)
             if not len(case.content("waiting")):
                 break
             postgresql.load("products", products(10), key="key")

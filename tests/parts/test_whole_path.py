@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 import semistream as ss
 from semistream.pipeline import read_pipeline
 from semistream.pipeline.late.members import complete_members
-from semistream.pipeline.run import running
+from semistream.pipeline.run import runner
 from support.servers.connectors import require
 from support.servers.databases import PASSWORD
 
@@ -117,7 +117,7 @@ def test_sales_become_facts_once_with_the_products_and_stores_of_their_time(
 
     def run(part: pa.Table) -> pa.Table:
         produce(broker, part)
-        assert running.run(read_pipeline(path), spark, once=True)
+        assert runner.run(read_pipeline(path), spark, once=True)
         return DeltaTable(dimension).to_pyarrow_table()
 
     first, second = sales(0), sales(SALES)

@@ -16,6 +16,7 @@ import pytest
 
 import semistream as ss
 from semistream.errors import BudgetError, MasterError, OptionError, SchemaError
+from semistream.spark.cluster.context_state import state_of
 from semistream.spark.enrich import enrichment
 from semistream.spark.lookup.route import partitions_of
 from semistream.testing.data import text
@@ -183,7 +184,7 @@ def test_two_enrichments_of_a_micro_batch_have_names_that_differ_and_stay(
 ):
     for attempt in (("query", "0", "run"), ("query", "1", "run"), ("query", "1", "next run")):
         monkeypatch.setattr(enrichment, "attempt_of_driver", lambda _, now=attempt: now)
-        assert [enrichment._unique(name, spark) for name in "aba"] == ["a", "b", "a_2"]
+        assert [state_of(spark).unique_name(n, attempt) for n in "aba"] == ["a", "b", "a_2"]
     wish = {"on": "product_id", "memory": "4MB", "check": False}
     some = ss.enrich(spark.read.parquet(files), master, how="semi", **wish)
     assert rows_of(ss.enrich(some, master, **wish)) == reference(sales(), products(), "inner")
@@ -319,7 +320,7 @@ def test_hosts_keep_copies(spark, folder, files, tmp_path, monkeypatch):
 
 def test_metrics_of_every_batch(spark, master, files, tmp_path, caplog):
     seen = []
-    with caplog.at_level(logging.INFO, "semistream.spark.metrics.watch"):
+    with caplog.at_level(logging.INFO, "semistream.spark.metrics"):
         ss.watch(spark, prometheus=0, address="0.0.0.0")  # noqa: S104 - for the moment of a test
         assert "served on 0.0.0.0, port" in caplog.messages[-1]
         ss.watch(spark, seen.append, prometheus=0)

@@ -24,12 +24,13 @@ from semistream.master import list_snapshots
 from semistream.master.files.drafts import Draft
 from semistream.master.files.format import MANIFEST, _json_checksum
 from semistream.master.snapshots import pins
+from semistream.spark.cluster.context_state import state_of
 from semistream.spark.lookup import copies as localize
-from semistream.spark.lookup import snapshot as pinned
-from semistream.spark.lookup import worker
+from semistream.spark.lookup import snapshot, worker
 from semistream.spark.lookup.copies import local_copy
 from semistream.spark.lookup.job import Copies, Job
-from semistream.spark.metrics import watch
+from semistream.spark.lookup.process_cache import PROCESS
+from semistream.spark.metrics import listener
 from support import wait_for
 from support.matrix import ALL
 from support.servers.connectors import require
@@ -159,9 +160,9 @@ def test_keys_that_come_to_have_several_rows_are_told(spark, tmp_path):
 def test_a_copy_has_the_snapshot_of_the_batch(tmp_path):
     master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
     source = master.path.as_uri()
-    before = pinned.pinned(source, ("query", "1"))
+    before = snapshot.pin_batch(source, ("query", "1"))
     master.update()
-    for files in (before.files, pinned.pinned(source, ("query", "2")).files):
+    for files in (before.files, snapshot.pin_batch(source, ("query", "2")).files):
         for address in (source, str(master.path)):
             copy = ss.open_master(local_copy(address, copies, files), snapshot=files)
             assert copy.manifest.files == files
@@ -174,9 +175,9 @@ def test_a_copy_has_the_snapshot_of_the_batch(tmp_path):
 
 def fetched_anew(source, copies):
     """Fetch a copy as a process does that has none in use; give its rows, and all copies."""
-    localize._asked.clear()
-    while localize._in_use:
-        os.close(localize._in_use.popitem()[1])
+    PROCESS.copies.clear()
+    while PROCESS.copy_locks:
+        os.close(PROCESS.copy_locks.popitem()[1])
     copy = ss.open_master(local_copy(source, copies))
     return numbers(copy), {path.name for path in copy.path.parent.iterdir()}
 
@@ -207,9 +208,9 @@ def test_a_damaged_copy_in_use_is_made_anew_and_in_use_again(tmp_path):
     master, copies = Updates(tmp_path / "master"), Copies(str(tmp_path / "copies"), 1 << 30)
     copy = Path(local_copy(str(master.path), copies))
     next(copy.glob("*.pages")).write_bytes(b"")
-    localize._asked.clear()
+    PROCESS.copies.clear()
     assert ss.open_master(local_copy(str(master.path), copies)).verify()
-    assert os.path.samestat(os.fstat(localize._in_use[copy]), copy.stat())
+    assert os.path.samestat(os.fstat(PROCESS.copy_locks[copy]), copy.stat())
 
 
 def test_files_that_are_not_the_manifests_are_not_copied(tmp_path):
@@ -254,15 +255,15 @@ def test_a_damaged_note_of_a_query_does_not_end_it(content, tmp_path, monkeypatc
     master = ss.open_master(Updates(tmp_path / "master").path)
     job = replace(job_on(master.path, ""), shape="0123456789abcdef")
     other = replace(job, shape="fedcba9876543210")
-    worker._remember(job, master, "query")
+    worker._check_shape(job, master, "query")
     [note] = master.path.glob(".query-*")
     note.write_bytes(content)
-    worker._REMEMBERED.clear()
-    worker._remember(job, master, "query")
+    PROCESS.known_shapes.clear()
+    worker._check_shape(job, master, "query")
     assert f"{note} is damaged" in caplog.text
     assert note.read_text() == job.shape
     with pytest.raises(SchemaError, match="rebuilt with other columns"):
-        worker._remember(other, master, "query")
+        worker._check_shape(other, master, "query")
 
 
 def test_the_note_of_a_query_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
@@ -274,7 +275,7 @@ def test_the_note_of_a_query_is_on_disk_before_it_has_its_name(tmp_path, monkeyp
             Draft, name, lambda *args, n=name, r=real: (done.append(n), r(*args))[1]
         )
     monkeypatch.setattr(worker, "sync_folder", done.append)
-    worker._remember(replace(job_on(master.path, ""), shape="0" * 16), master, "another query")
+    worker._check_shape(replace(job_on(master.path, ""), shape="0" * 16), master, "another query")
     assert done == ["sync", "publish_first", master.path]
 
 
@@ -310,24 +311,24 @@ def test_a_copy_is_fetched_again_wherever_a_process_was_killed(tmp_path, monkeyp
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ENOTSUP, errno.ENOLCK])
 def test_a_folder_where_no_pin_can_be_made_is_told_once(tmp_path, monkeypatch, caplog, code):
     master = Updates(tmp_path / "master")
-    assert pinned.may_pin(str(master.path))
+    assert snapshot.may_pin(str(master.path))
 
     def refuse(*_):
         raise OSError(code, os.strerror(code), str(master.path / ".pins"))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    assert not pinned.may_pin(str(master.path))
+    assert not snapshot.may_pin(str(master.path))
     with caplog.at_level(logging.WARNING):
         for batch in "12":
-            assert pinned.pinned(str(master.path), ("query", batch)) is None
+            assert snapshot.pin_batch(str(master.path), ("query", batch)) is None
     assert [m for m in caplog.messages if os.strerror(code) in m] == caplog.messages[:1]
-    assert pinned.pinned("s3://bucket/master", ("query", "1")) is None
+    assert snapshot.pin_batch("s3://bucket/master", ("query", "1")) is None
 
 
 def test_messages_do_not_show_the_secret_of_an_object_store(tmp_path, caplog):
     uri = "s3://KEY:SECRET@bucket/master"
     with caplog.at_level(logging.WARNING):
-        assert pinned.pinned(uri, ("query", "1")) is None
+        assert snapshot.pin_batch(uri, ("query", "1")) is None
     assert "s3://bucket/master: snapshots cannot be pinned there" in caplog.text
     assert "SECRET" not in caplog.text
     with pytest.raises(MasterError, match=r"^s3://bucket/master: there is no master table"):
@@ -335,18 +336,19 @@ def test_messages_do_not_show_the_secret_of_an_object_store(tmp_path, caplog):
 
 
 def test_a_stream_that_has_nothing_to_do_keeps_the_snapshot_that_was_chosen_for_it(
-    tmp_path, monkeypatch
+    spark, tmp_path, monkeypatch
 ):
     master = Updates(tmp_path / "master")
     chosen = ss.open_master(master.path).manifest.files
-    held = pinned.settled(None, job_on(master.path, chosen), streaming=True)
+    state = state_of(spark)
+    job = snapshot.choose_snapshot(spark, job_on(master.path, chosen), streaming=True)
     [pin] = pins.all_pins(master.path)
-    monkeypatch.setattr(pinned, "_AGAIN", 0)
+    monkeypatch.setattr(snapshot, "_RENEWAL", 0)
     for _ in range(3):
         os.utime(pin.path, (time.time() - 2 * 86_400,) * 2)
-        watch._Listener(None).onQueryIdle(None)
+        listener._Listener(state).onQueryIdle(None)
         master.update()
-    assert pinned.snapshot_of(held) == chosen
+    assert snapshot.snapshot_files(job) == chosen
     assert chosen in {each.manifest.files for each in list_snapshots(master.path)}
 
 
@@ -360,12 +362,12 @@ def test_a_master_is_opened_though_other_threads_push_it_out_meanwhile(tmp_path,
     job = replace(job_on(master.path, *master.states), shape="shape")
 
     def others(*_):
-        worker._OPENED[job.path, job.read].clear()
+        PROCESS.masters[job.path, job.read].clear()
         return "shape"
 
     monkeypatch.setattr(worker, "shape_of", others)
     for _ in range(2):
-        assert worker.opened(job).manifest.files == job.files
+        assert worker.open_files(job).manifest.files == job.files
 
 
 def test_a_pin_whose_snapshot_is_gone_is_an_error_with_a_way_out(tmp_path):

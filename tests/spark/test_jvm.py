@@ -26,10 +26,11 @@ from semistream.arrow.keys import Keys
 from semistream.errors import OptionError
 from semistream.master.build import target
 from semistream.master.files.format import MANIFEST
+from semistream.spark.cluster.context_state import state_of
 from semistream.spark.jvm import classes, lookup
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
-from semistream.spark.jvm.description import described, known_bytes
-from semistream.spark.types import transferred
+from semistream.spark.jvm.description import describe_snapshot, directory_bytes
+from semistream.spark.types import transfer_type
 from support.forgery import forge
 from support.frames import rows_of, rows_of_each
 
@@ -257,7 +258,7 @@ def test_what_python_must_compare_or_convert_is_told(spark, tmp_path):
     master = ss.build_master(table, tmp_path / "id", key="n")
     with pytest.raises(OptionError, match=r"the column 'list' of type array<.*is converted in Py"):
         enrich(days, master, on="n", transfer="none", select=["day", "list"], prefix="m_")
-    assert transferred(pa.field("id", pa.uint64())) == pa.decimal128(20, 0)
+    assert transfer_type(pa.field("id", pa.uint64())) == pa.decimal128(20, 0)
     with pytest.raises(OptionError, match=r"the column 'id' of type decimal\(20,0\)"):
         enrich(days, master, on="n", transfer="none", select=["id"], prefix="m_")
 
@@ -280,7 +281,7 @@ def test_what_does_not_compile_is_an_error_that_names_it(spark, monkeypatch, tmp
     bad.write_text("package semistream; class Bad { int x = nothing; }")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(classes, "_SOURCES", [bad])
-    monkeypatch.setattr(classes, "_ADDED", set())
+    monkeypatch.setattr(state_of(spark), "has_classes", False)
     with pytest.raises(ClassesError, match=f"cannot be had on Spark {spark.version}"):
         add_classes(spark)
     assert not list(tmp_path.rglob("*.jar"))
@@ -290,7 +291,7 @@ def test_what_does_not_compile_is_an_error_that_names_it(spark, monkeypatch, tmp
 def made(tmp_path, monkeypatch):
     """Make the jar of classes in a cache of its own, without Spark."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(classes, "_compiled", lambda *_: {"semistream/Lookup.class": b"ours"})
+    monkeypatch.setattr(classes, "_compile", lambda *_: {"semistream/Lookup.class": b"ours"})
     classes._own_folder.cache_clear()
     yield lambda: classes._jar(None, "4.1.3")
     classes._own_folder.cache_clear()
@@ -331,9 +332,9 @@ def test_what_java_holds_is_counted(spark, tmp_path):
     count = 400_000
     table = pa.table({"k": np.arange(count) ** 2 % (2**61), "n": np.arange(count)})
     master = ss.build_master(table, tmp_path / "m", key="k", page_bytes="4KB")
-    planned = known_bytes(master, ["n"])
+    planned = directory_bytes(master, ["n"])
     add_classes(spark)
-    told, jvm = described(master, ["n"]), spark._jvm
+    told, jvm = describe_snapshot(master, ["n"]), spark._jvm
     texts = jvm.org.apache.spark.unsafe.types.UTF8String
     runtime, reader = jvm.java.lang.Runtime.getRuntime(), java_object(spark, "Lookup", "measured")
     snapshot = texts.fromString(told)
@@ -402,7 +403,7 @@ def test_a_master_that_lies_gives_other_values_or_an_error(spark, tmp_path):
     for case in range(150):
         folder = tmp_path / str(case)
         shutil.copytree(tmp_path / "built", folder)
-        told = described(ss.open_master(folder), ["n", "name", "text"])
+        told = describe_snapshot(ss.open_master(folder), ["n", "name", "text"])
         what = forge(folder, chance)
         checksum = json.loads((folder / MANIFEST).read_bytes())["index_checksum"]
         told = re.sub(r"index_checksum=\d+", f"index_checksum={checksum}", told)
@@ -504,7 +505,7 @@ def test_defaults_status_and_chains_are_as_by_python(spark, tmp_path, master):
 
 def test_a_folder_for_classes_may_have_any_name(spark, tmp_path, monkeypatch, master):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a b+c@d é%20"))
-    monkeypatch.setattr(classes, "_ADDED", set())
+    monkeypatch.setattr(state_of(spark), "has_classes", False)
     add_classes(spark)
     assert len(list(tmp_path.rglob("semistream-*.jar"))) == 1
     found = enrich(spark.range(10).toDF("k"), master, on="k", how="inner", transfer="none")
@@ -513,7 +514,7 @@ def test_a_folder_for_classes_may_have_any_name(spark, tmp_path, monkeypatch, ma
 
 def test_a_damaged_index_is_an_error_that_names_it(spark, master):
     found = enrich(spark.range(ROWS).toDF("k"), master.path, on="k", transfer="none")
-    told = described(master, ["n", "name"])
+    told = describe_snapshot(master, ["n", "name"])
     index = next(master.path.glob("*.index"))
     with index.open("r+b") as file:
         file.seek(2000)
@@ -534,7 +535,7 @@ def test_an_old_table_is_kept_no_longer_than_an_enrichment_asks_for_it(spark, tm
     for version in range(3):
         table = pa.table({"k": [1, 2], "n": [version, version]})
         snapshot = ss.build_master(table, tmp_path / f"m{version}", key="k")
-        told.append(described(snapshot, ["n"]))
+        told.append(describe_snapshot(snapshot, ["n"]))
         for name in ("kept", "other") if version == 0 else ("kept",):
             reader = java_object(spark, "Lookup", name)
             assert reader.find(texts.fromString(told[-1]), 2) >= 0
@@ -548,7 +549,7 @@ def test_a_query_that_can_pin_no_longer_is_ended(spark, tmp_path, monkeypatch):
     ss.build_master(pa.table({"k": [2, 4], "n": [1, 2]}), path, key="k")
     df = spark.readStream.schema("k long").parquet(stream_files(tmp_path / "stream", 1))
     joined = enrich(df, path, on="k", how="left", transfer="none")
-    monkeypatch.setattr(lookup, "snapshot_of", lambda *_: "")
+    monkeypatch.setattr(lookup, "snapshot_files", lambda *_: "")
     writer = joined.writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     with pytest.raises(PySparkException, match="snapshots cannot be pinned there any more"):

@@ -23,13 +23,15 @@ from semistream.errors import OptionError
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.checkpoint import checkpoint
 from semistream.pipeline.checkpoint.checkpoint import CheckpointError
-from semistream.pipeline.checkpoint.notes import LocalNotes, notes_in
+from semistream.pipeline.checkpoint.write_once import LocalFiles, files_in
 from semistream.pipeline.io.sales import Sales
-from semistream.pipeline.run import running
+from semistream.pipeline.run import runner
 from semistream.pipeline.run.progress import Metrics, Reports
 from semistream.pipeline.run.query import prepare, start
-from semistream.pipeline.run.replayed import Replayed
-from semistream.spark.metrics import watch
+from semistream.pipeline.run.replay import ReplayResult
+from semistream.spark.cluster.context_state import state_of
+from semistream.spark.metrics.listener import note_written
+from semistream.spark.metrics.report import BatchMetrics
 from semistream.workloads import Stream, Zipf, master_table
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -74,7 +76,7 @@ def pipeline(tmp_path, source, *rest):
 
 def run(path, spark, once=True):
     reports = []
-    assert running.run(read_pipeline(path), spark, once=once, seen=reports.append)
+    assert runner.run(read_pipeline(path), spark, once=once, seen=reports.append)
     return reports
 
 
@@ -216,14 +218,14 @@ def mounted(tmp_path, spark):
 
 
 def test_notes_of_a_checkpoint_are_where_spark_has_its_offsets(spark, mounted):
-    notes = notes_in("/data/sales", spark)
+    notes = files_in("/data/sales", spark)
     assert (notes.read("a"), notes.names()) == (None, [])
     assert notes.write_first("a", "whole") == "whole"
     assert notes.write_first("a", "another") == "whole"
     assert [path.name for path in (mounted / "sales").glob("[!.]*")] == ["a"]
     assert (mounted / "sales" / "a").read_text() == "whole"
-    here = notes_in((mounted / "sales").as_uri(), spark)
-    assert isinstance(here, LocalNotes)
+    here = files_in((mounted / "sales").as_uri(), spark)
+    assert isinstance(here, LocalFiles)
     assert (here.read("a"), here.names()) == ("whole", ["a"])
     assert here.write_first("a", "another") == "whole"
     notes.remove("a")
@@ -233,14 +235,14 @@ def test_notes_of_a_checkpoint_are_where_spark_has_its_offsets(spark, mounted):
 def test_two_starts_at_once_have_one_id(tmp_path, spark, monkeypatch):
     """Both find a new checkpoint; the second writes its note just before the first does."""
     told = prepare(read_pipeline(pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")), spark)
-    first, ids = LocalNotes.write_first, []
+    first, ids = LocalFiles.write_first, []
 
     def beaten(notes, name, text):
         monkeypatch.undo()
         ids.append(checkpoint.claim(told.pipeline, told.flow, spark))
         return first(notes, name, text)
 
-    monkeypatch.setattr(LocalNotes, "write_first", beaten)
+    monkeypatch.setattr(LocalFiles, "write_first", beaten)
     ids.append(checkpoint.claim(told.pipeline, told.flow, spark))
     assert ids[0] == ids[1] == checkpoint.query_of(told.pipeline, spark)
 
@@ -259,7 +261,7 @@ def test_the_note_of_a_checkpoint_is_on_disk_before_it_has_its_name(tmp_path, mo
     calls, real, link = [], os.fsync, os.link
     monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("sync"), real(handle))[1])
     monkeypatch.setattr(os, "link", lambda *a, **b: (calls.append("name"), link(*a, **b))[1])
-    LocalNotes(tmp_path / "new" / "folder").write_first("note", "text")
+    LocalFiles(tmp_path / "new" / "folder").write_first("note", "text")
     new_folders = 2
     assert calls == ["sync"] * new_folders + ["sync", "name", "sync"]
 
@@ -276,8 +278,8 @@ def test_an_error_while_it_runs(tmp_path, spark, data):
     for file in (tmp_path / "gone").rglob("*"):
         if file.is_file():
             file.unlink()
-    with pytest.raises(running.QueryFailedError, match="gone"):
-        running.follow(start(ready, spark, once=True), lambda _: None, running.Ending())
+    with pytest.raises(runner.QueryFailedError, match="gone"):
+        runner.follow(start(ready, spark, once=True), lambda _: None, runner.Ending())
 
 
 def test_a_query_is_stopped_if_what_takes_its_reports_fails():
@@ -287,16 +289,16 @@ def test_a_query_is_stopped_if_what_takes_its_reports_fails():
     query.recentProgress = [SimpleNamespace(json=json.dumps(told))]
     query.stop = lambda: vars(query).update(isActive=False)
     with pytest.raises(ZeroDivisionError):
-        running.follow(query, lambda _: 1 / 0, running.Ending())
+        runner.follow(query, lambda _: 1 / 0, runner.Ending())
     assert not query.isActive
 
 
 def test_a_run_takes_the_metrics_of_its_own_query_and_none_when_it_has_ended(spark):
-    metrics, tell = Metrics(spark, 1), watch._LISTENERS[spark]
+    metrics, tell = Metrics(spark, 1), state_of(spark).listeners[spark]
     counters = asdict(semistream.metrics.Metrics(rows_in=5))
     for query, batch in (("other", 7), ("mine", 0), ("mine", 1)):
         for reader in tell.readers[1:]:
-            reader(watch.BatchMetrics(query, batch, "products", 1.0, counters, {}, 0))
+            reader(BatchMetrics(query, batch, "products", 1.0, counters, {}, 0))
     assert metrics.of("mine", 1)["products"]["rows"] == 5
     assert [(m.query, m.batch) for m in metrics._taken] == [("mine", 1)]
     assert metrics._reader in tell.readers
@@ -312,9 +314,9 @@ def test_a_batch_without_rows_is_reported_with_what_left_the_waiting_table(spark
     reports = Reports(query, seen.append, metrics)
     reports.look()
     assert not seen  # Spark has told the query of the batch's end, but not yet its listeners
-    watch.tell_written("mine", 4, {"products": {"came_out": 105, "given_up": 60}})
+    note_written(spark, "mine", 4, {"products": {"came_out": 105, "given_up": 60}})
     progress = SimpleNamespace(id="mine", batchId=4, observedMetrics={}, durationMs={})
-    watch._LISTENERS[spark].onQueryProgress(SimpleNamespace(progress=progress))
+    state_of(spark).listeners[spark].onQueryProgress(SimpleNamespace(progress=progress))
     reports.look()
     metrics.close()
     [report] = seen
@@ -327,7 +329,7 @@ def test_what_spark_complains_of_is_told_in_a_line(tmp_path, spark, monkeypatch,
     def fail(*_, **__):
         raise AnalysisException("the table is gone\n\tat org.apache.spark")
 
-    for name in ("running.prepare", "pipeline.prepare", "replay.replay"):
+    for name in ("runner.prepare", "pipeline.prepare", "replay.replay"):
         monkeypatch.setattr(f"semistream.spark.{name}", fail)
     path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
     done = CliRunner().invoke(app, [command, str(path)])
@@ -355,7 +357,7 @@ def test_the_limit_of_a_replay_is_a_count(tmp_path, monkeypatch):
 
     def replay(*_, limit, **__):
         asked.append(limit)
-        return Replayed()
+        return ReplayResult()
 
     monkeypatch.setattr("semistream.cli.pipeline._session", lambda *_: nullcontext())
     monkeypatch.setattr("semistream.pipeline.run.replay.replay", replay)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from semistream.api import enrich
 from semistream.pipeline import read_pipeline
-from semistream.pipeline.run import running
+from semistream.pipeline.run import runner
 from semistream.spark.cluster.session import session
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def run(job: Job) -> None:
 def _run_pipeline(job: Job, spark: SparkSession) -> None:
     pipeline = read_pipeline(job.pipeline)
     while True:
-        running.run(pipeline, spark, once=True)
+        runner.run(pipeline, spark, once=True)
         if spark.read.format("delta").load(pipeline.waiting.path).isEmpty():
             return
         time.sleep(0.5)

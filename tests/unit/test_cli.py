@@ -147,7 +147,7 @@ def test_a_master_follows_its_table(tmp_path, monkeypatch):
         elif name:
             pq.write_table(pa.table({"id": [int(name[0])], "name": ["x"]}), table / name)
 
-    monkeypatch.setattr("semistream.cli.sync.sleep", wait)
+    monkeypatch.setattr("semistream.cli.master.sleep", wait)
     watched = call("master", "sync", master, "--watch", "30s", "--json")
     assert watched.exit_code == 0
     assert [json.loads(line)["rows"] for line in watched.stdout.splitlines()] == [3, 4, 5]

@@ -15,8 +15,14 @@ from typer.testing import CliRunner
 from semistream.cli.commands import app
 from semistream.errors import OptionError
 from semistream.spark.cluster import jars, maven
-from semistream.spark.cluster.digests import DIGESTS
-from semistream.spark.cluster.maven import CENTRAL, Artifact, JarsError, download, repository
+from semistream.spark.cluster.maven import (
+    CENTRAL,
+    DIGESTS,
+    Artifact,
+    JarsError,
+    download,
+    repository,
+)
 from semistream.system.user_cache import private_cache
 
 if TYPE_CHECKING:

@@ -169,7 +169,7 @@ def test_who_watches_goes_on_after_a_file_that_was_half_written(tmp_path, monkey
         else:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("semistream.cli.sync.sleep", wait)
+    monkeypatch.setattr("semistream.cli.master.sleep", wait)
     watched = CliRunner().invoke(app, ["master", "sync", str(master), "--watch", "1s", "--json"])
     assert watched.exit_code == 0, watched.output
     assert [json.loads(line)["rows"] for line in watched.stdout.splitlines()] == [10, 14]

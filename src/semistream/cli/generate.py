@@ -110,9 +110,5 @@ def _make_room(out: Path, *, folder: bool = False) -> None:
 
 def _say(out: Path, rows: int, files: list[Path]) -> None:
     size = format_bytes(sum(file.stat().st_size for file in files))
-    console.print(
-        f"{out}: {rows:,} rows in {len(files)} files, {size}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    text = f"{out}: {rows:,} rows in {len(files)} files, {size}"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

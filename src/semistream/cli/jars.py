@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from semistream.cli.terminal import PIPELINES, AsJson, console, messages, progress_bar
+from semistream.cli.terminal import AsJson, console, messages, progress_bar, show
 from semistream.errors import OptionError
 from semistream.spark.cluster import jars
 
-__all__ = ["add_to"]
+__all__ = ["app"]
 
 Folder = Annotated[
     Path | None,
@@ -21,43 +21,29 @@ Folder = Annotated[
 ]
 Kinds = Annotated[list[str], typer.Argument(help=f"One or more of: {', '.join(jars.KINDS)}.")]
 
-jars_app = typer.Typer(
+app = typer.Typer(
     help="Fetch and list the jars of Kafka, Delta, Iceberg and PostgreSQL for Spark.",
     no_args_is_help=True,
 )
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add ``jars`` to the commands."""
-    app.add_typer(jars_app, name="jars", rich_help_panel=PIPELINES)
-
-
-@jars_app.command("fetch")
+@app.command("fetch")
 def fetch(kinds: Kinds, folder: Folder = None, as_json: AsJson = False) -> None:
     """Fetch the jars that fit the installed Spark, from Maven Central or its mirror."""
     with messages():
         place = folder or jars.folder_for()
-        files = _fetch(kinds, place)
-        if as_json:
-            typer.echo(json.dumps([str(file) for file in files], indent=2))
-        else:
-            text = f"{place}: {len(files)} jars for Spark {jars.spark_version()}"
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
+        with progress_bar() as bar:
+            task = bar.add_task("jars", total=None)
+
+            def report(name: str, done: int, total: int) -> None:
+                bar.update(task, description=name, completed=done, total=total or None)
+
+            files = jars.fetch(kinds, place, report)
+        text = f"{place}: {len(files)} jars for Spark {jars.spark_version()}"
+        show(as_json, [str(file) for file in files], text)
 
 
-def _fetch(kinds: list[str], folder: Path) -> list[Path]:
-    with progress_bar() as bar:
-        task = bar.add_task("jars", total=None)
-        return jars.fetch(
-            kinds,
-            folder,
-            lambda name, done, total: bar.update(
-                task, description=name, completed=done, total=total or None
-            ),
-        )
-
-
-@jars_app.command("list")
+@app.command("list")
 def list_jars(folder: Folder = None, as_json: AsJson = False) -> None:
     """List the connectors, their jars for the installed Spark, and which are fetched."""
     with messages():

@@ -1,4 +1,4 @@
-"""The commands of pipelines: ``semistream run``, ``check``, ``replay`` and ``generate``.
+"""The commands of pipelines: ``semistream run``, ``check`` and ``replay``.
 
 Spark and YAML are imported when a command needs them: the others work without.
 """
@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semistream.cli import generate
-from semistream.cli.demo.command import demo
-from semistream.cli.terminal import DATA, PIPELINES, AsJson, console, errors, messages, needed
+from semistream.cli.terminal import AsJson, errors, messages, needed, show
 from semistream.pipeline import PipelineError
 from semistream.units import parse_count
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from semistream.pipeline import Pipeline
 
-__all__ = ["add_to"]
+__all__ = ["check", "replay", "run"]
 
 PipelineFile = Annotated[Path, typer.Argument(help="The pipeline, a YAML file.")]
 SparkMaster = Annotated[
@@ -42,15 +40,6 @@ SparkMaster = Annotated[
 ]
 FAILED = 3
 """The exit code of a query that met an error while it ran."""
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("run", rich_help_panel=PIPELINES)(run)
-    app.command("check", rich_help_panel=PIPELINES)(check)
-    app.command("replay", rich_help_panel=PIPELINES)(replay)
-    app.command("demo", rich_help_panel=PIPELINES)(demo)
-    app.add_typer(generate.app, name="generate", rich_help_panel=DATA)
 
 
 def _print_schema(asked: bool) -> None:
@@ -83,22 +72,19 @@ def check(
     with its line.
     """
     with messages(), _needed(), _mistakes(as_json):
+        from semistream.pipeline import read_pipeline
         from semistream.pipeline.checkpoint import checkpoint
         from semistream.pipeline.file.describe import as_dict, as_text
         from semistream.pipeline.run.query import prepare
-        from semistream.pipeline.run.running import failures
+        from semistream.pipeline.run.runner import failures
 
-        pipeline = _read(file)
+        pipeline = read_pipeline(file)
         with _session(pipeline, master) as spark, failures():
             ready = prepare(pipeline, spark)
             begun = checkpoint.verify(pipeline, ready.flow, spark) is not None
-        if as_json:
-            typer.echo(json.dumps({**as_dict(pipeline, ready.flow), "begun": begun}, indent=2))
-            return
         where = " (continues where it stopped)" if begun else " (new)"
-        console.print(
-            as_text(pipeline, ready.flow) + where, highlight=False, markup=False, soft_wrap=True
-        )
+        facts = {**as_dict(pipeline, ready.flow), "begun": begun}
+        show(as_json, facts, as_text(pipeline, ready.flow) + where)
 
 
 def run(
@@ -118,19 +104,21 @@ def run(
     """
     with messages(), _needed(), _mistakes():
         from semistream.cli.show import Reporter
-        from semistream.pipeline.run import running
+        from semistream.pipeline import read_pipeline
+        from semistream.pipeline.run import runner
 
-        pipeline, ending = _read(file), running.Ending()
+        pipeline, ending = read_pipeline(file), runner.Ending()
         try:
             with _session(pipeline, master) as spark, Reporter(as_json) as reporter:
-                finished = running.run(
-                    pipeline, spark, once=once, seen=reporter.seen, ending=ending
-                )
-        except running.QueryFailedError as error:
+                finished = runner.run(pipeline, spark, once=once, seen=reporter.take, ending=ending)
+        except runner.QueryFailedError as error:
             errors.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
             errors.print("Running it again continues after the last complete batch.")
             raise typer.Exit(FAILED) from None
-        _say_end(pipeline, finished, ending.by, reporter.summary)
+        end = "all input was processed" if finished else f"stopped by {ending.by}"
+        more = "processes what arrives later" if finished else "continues where it stopped"
+        text = f"{pipeline.name}: {end}; {reporter.summary}. Running it again {more}."
+        errors.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def replay(
@@ -154,38 +142,16 @@ def replay(
     others stay, and their attempts are counted. The next replay finishes one that was interrupted.
     """
     with messages(), _needed(), _mistakes(as_json):
-        from semistream.pipeline.run.replay import replay as bring_back
-        from semistream.pipeline.run.running import failures
+        from semistream.pipeline import read_pipeline
+        from semistream.pipeline.run.replay import replay as replay_rows
+        from semistream.pipeline.run.runner import failures
 
         most = None if limit is None else parse_count(limit, "limit")
-        pipeline = _read(file)
+        pipeline = read_pipeline(file)
         with _session(pipeline, master) as spark, failures():
-            told = bring_back(pipeline, spark, where=where, limit=most, any_query=any_query)
-        if as_json:
-            typer.echo(
-                json.dumps({"quarantine": pipeline.quarantine.path, **asdict(told)}, indent=2)
-            )
-            return
-        console.print(
-            f"{pipeline.quarantine.path}: {told}", highlight=False, markup=False, soft_wrap=True
-        )
-
-
-def _say_end(pipeline: Pipeline, finished: bool, by: str, summary: str) -> None:
-    end = "all input was processed" if finished else f"stopped by {by}"
-    more = "processes what arrives later" if finished else "continues where it stopped"
-    errors.print(
-        f"{pipeline.name}: {end}; {summary}. Running it again {more}.",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def _read(file: Path) -> Pipeline:
-    from semistream.pipeline import read_pipeline
-
-    return read_pipeline(file)
+            result = replay_rows(pipeline, spark, where=where, limit=most, any_query=any_query)
+        facts = {"quarantine": pipeline.quarantine.path, **asdict(result)}
+        show(as_json, facts, f"{pipeline.quarantine.path}: {result}")
 
 
 @contextmanager
@@ -212,8 +178,8 @@ def _mistakes(as_json: bool = False) -> Iterator[None]:
         yield
     except PipelineError as error:
         if as_json:
-            told = [{**asdict(each.mark), "message": each.message} for each in error.problems]
-            typer.echo(json.dumps({"file": error.path, "problems": told}, indent=2))
+            problems = [{**asdict(each.mark), "message": each.message} for each in error.problems]
+            typer.echo(json.dumps({"file": error.path, "problems": problems}, indent=2))
         else:
             errors.print(str(error), style="red", highlight=False, markup=False, soft_wrap=True)
             count = len(error.problems)
@@ -222,7 +188,7 @@ def _mistakes(as_json: bool = False) -> Iterator[None]:
 
 
 def _needed() -> AbstractContextManager[None]:
-    """Say which extra brings a package that is missing."""
+    """Name the extra that brings a missing package."""
     return needed(
         "a pipeline", **dict.fromkeys(("pyspark", "pandas", "yaml", "pydantic"), "pipeline")
     )

@@ -1,4 +1,4 @@
-"""What is shown of a running pipeline: a line that is renewed, a line a batch, or JSON."""
+"""The display of a running pipeline: a line that is renewed, a line a batch, or JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Reporter", "line_of"]
 
 
 def line_of(report: dict[str, Any]) -> str:
-    """Write a batch's report in a line.
+    """Return a batch's report as a line.
 
     Examples
     --------
@@ -34,15 +34,15 @@ def line_of(report: dict[str, Any]) -> str:
     return " | ".join([*parts, *steps])
 
 
-def _metrics(told: dict[str, Any]) -> str:
-    """Write what an enrichment did; Spark alone observes less than workers report."""
-    shown = [f"{told[name]:,} {name}" for name in ("matched", "absent", "rows_out") if name in told]
+def _metrics(step: dict[str, Any]) -> str:
+    """Return what an enrichment did; Spark alone observes less than workers report."""
+    shown = [f"{step[name]:,} {name}" for name in ("matched", "absent", "rows_out") if name in step]
     unusual = ("null_keys", *COUNTED, *WAITED)
-    shown += [f"{told[name]:,} {name.replace('_', ' ')}" for name in unusual if told.get(name)]
-    if "hit_rate" in told:
-        shown.append(f"{told['hit_rate']:.1%} from memory".replace("%", " %"))
-    if "memory" in told:
-        held, budget = sum(told["memory"].values()), told["budget"]
+    shown += [f"{step[name]:,} {name.replace('_', ' ')}" for name in unusual if step.get(name)]
+    if "hit_rate" in step:
+        shown.append(f"{step['hit_rate']:.1%} from memory".replace("%", " %"))
+    if "memory" in step:
+        held, budget = sum(step["memory"].values()), step["budget"]
         shown.append(f"a task held {format_bytes(held)} of {format_bytes(budget)}")
     return ", ".join(shown)
 
@@ -70,8 +70,8 @@ class Reporter:
         if self._status:
             self._status.stop()
 
-    def seen(self, report: dict[str, Any]) -> None:
-        """Take the report of a batch."""
+    def take(self, report: dict[str, Any]) -> None:
+        """Show the report of a batch."""
         self._rows += report["rows"]
         self._batches += 1
         if self._as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,6 +40,7 @@ __all__ = [
     "messages",
     "needed",
     "progress_bar",
+    "show",
     "terminal_table",
 ]
 
@@ -63,7 +65,7 @@ def messages() -> Iterator[None]:
 
 @contextmanager
 def needed(what: str, **extras: str) -> Iterator[None]:
-    """Say which extra brings a package that is missing.
+    """Raise an error that names the extra which brings a missing package.
 
     ``needed("a figure", matplotlib="figures")`` is for what a figure may need.
     """
@@ -82,8 +84,16 @@ def complain(error: Exception) -> None:
     errors.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
 
 
+def show(as_json: bool, facts: object, text: str, indent: int | None = 2) -> None:
+    """Print facts as JSON, or else a text that says the same."""
+    if as_json:
+        typer.echo(json.dumps(facts, indent=indent))
+    else:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def progress_bar() -> Progress:
-    """Give a bar with what is done, the time it took, and the time left."""
+    """Return a bar with the steps done, the time taken, and the time left."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     times = (
         MofNCompleteColumn(),

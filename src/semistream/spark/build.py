@@ -9,7 +9,7 @@ once, and a worker holds a few pages.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -38,19 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["build_from_dataframe"]
 
-_PART = pa.schema(
-    [
-        ("name", pa.string()),
-        ("rows", pa.int64()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("bytes", pa.int64()),
-        ("values", pa.int64()),
-        ("most_duplicates", pa.int64()),
-        ("null_keys", pa.int64()),
-    ]
-)
-"""What a task tells of its part."""
+_NUMBERS = ("rows", "first", "last", "bytes", "values", "most_duplicates", "null_keys")
+_PART = pa.schema([("name", pa.string()), *((name, pa.int64()) for name in _NUMBERS)])
+"""What a task reports of its part: a `Part` and its `Counts`."""
 
 
 def build_from_dataframe(
@@ -80,17 +70,20 @@ def build_from_dataframe(
 
 def _run(df: DataFrame, staging: Staging, progress: Callable[[Progress], None]) -> None:
     progress(Progress("read", 0, None))
-    ordered = _ordered(df, staging.target)
-    rows = ordered.mapInArrow(partial(_write, staging), from_arrow_schema(_PART)).collect()
-    parts = [_part(row.asDict()) for row in rows]
+    ranges = _sort_ranges(df, staging.target)
+    rows = ranges.mapInArrow(partial(_write, staging), from_arrow_schema(_PART)).collect()
+    parts = []
+    for row in (row.asDict() for row in rows):
+        counts = Counts(*(row.pop(name) for name in Counts.__dataclass_fields__))
+        parts.append(Part(**row, counts=counts))
     total = sum(part.rows for part in parts)
     read = total + sum(part.counts.null_keys for part in parts)
     progress(Progress("read", read, read))
     join_parts(parts, staging, report_writes(progress, total))
 
 
-def _ordered(df: DataFrame, target: Target) -> DataFrame:
-    """Give the rows divided by ranges of their codes, each range in order, nulls first.
+def _sort_ranges(df: DataFrame, target: Target) -> DataFrame:
+    """Return the rows divided by ranges of their codes, each range in order, nulls first.
 
     The number of ranges is ``spark.sql.shuffle.partitions``, less where adaptive execution finds
     that little data; a number given here would be taken as it is.
@@ -101,13 +94,12 @@ def _ordered(df: DataFrame, target: Target) -> DataFrame:
     if target.keys.exact:  # the key's order is the code's, and needs no Python
         code = f"c{keys[0]}"
         return df.repartitionByRange(code).sortWithinPartitions(code)
-    coded = StructType([*df.schema.fields, StructField(CODE, LongType())])
-    codes = partial(_with_codes, target.keys, keys)
-    ranges = df.mapInArrow(codes, coded).repartitionByRange(CODE)
+    schema = StructType([*df.schema.fields, StructField(CODE, LongType())])
+    ranges = df.mapInArrow(partial(_add_codes, target.keys, keys), schema).repartitionByRange(CODE)
     return ranges.sortWithinPartitions(CODE).drop(CODE)
 
 
-def _with_codes(
+def _add_codes(
     keys: Keys, columns: list[int], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
@@ -116,19 +108,13 @@ def _with_codes(
 
 
 def _write(to: Staging, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a task; give the one row that tells of it."""
+    """Write the rows of a task; return one row that describes its part."""
     schema = to.target.schema
-    conformed = (_conformed(batch, schema) for batch in batches)
-    part = write_part(Rows(pa.RecordBatchReader.from_batches(schema, conformed), None), to)
+
+    def typed() -> Iterator[pa.RecordBatch]:  # Spark sends timestamps in the session's zone
+        for batch in batches:
+            columns = [cast(c, f.type) for c, f in zip(batch.columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    part = write_part(Rows(pa.RecordBatchReader.from_batches(schema, typed()), None), to)
     yield pa.RecordBatch.from_pylist([vars(part) | vars(part.counts)], schema=_PART)
-
-
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Bring what Spark sends into the master's types: it sends timestamps in the session's zone."""
-    columns = [cast(c, f.type) for c, f in zip(batch.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _part(row: dict[str, Any]) -> Part:
-    counts = Counts(*(row.pop(name) for name in Counts.__dataclass_fields__))
-    return Part(**row, counts=counts)

@@ -1,4 +1,4 @@
-"""The types that Spark has for Arrow's."""
+"""Spark's types for Arrow's, and back."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-__all__ = ["arrow_schema", "check_collations", "quoted", "spark_field", "transferred", "type_name"]
+__all__ = ["arrow_schema", "check_collations", "quote", "spark_field", "transfer_type", "type_name"]
 
-# Types that Spark lacks, and what holds all their values.
+# Types that Spark lacks → the smallest that holds all their values.
 _WIDER = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -30,7 +30,7 @@ _WIDER = {
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Give the Arrow types of a DataFrame's columns, the same in every session.
+    """Return the Arrow types of a DataFrame's columns, the same in every session.
 
     A timestamp is an instant, in microseconds, UTC, whatever the session's time zone is; one
     without a time zone (``timestamp_ntz``) has none here.
@@ -57,7 +57,7 @@ def _arrow_field(field: StructField) -> pa.Field:
 
 
 def check_collations(schema: StructType, keys: Iterable[str]) -> None:
-    """Refuse key columns whose texts Spark does not compare byte by byte, as joins do here.
+    """Raise for key columns whose texts Spark does not compare byte by byte, as joins do here.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def check_collations(schema: StructType, keys: Iterable[str]) -> None:
 
 
 def spark_field(field: pa.Field, name: str, nullable: bool) -> StructField:
-    """Give the Spark column for a column of a master.
+    """Return the Spark column for a column of a master.
 
     Examples
     --------
@@ -89,12 +89,12 @@ def spark_field(field: pa.Field, name: str, nullable: bool) -> StructField:
     return StructField(name, _spark_type(field), nullable)
 
 
-def transferred(field: pa.Field) -> pa.DataType:
-    """Give the Arrow type in which a master's column goes to Spark.
+def transfer_type(field: pa.Field) -> pa.DataType:
+    """Return the Arrow type in which a master's column goes to Spark.
 
     Examples
     --------
-    >>> transferred(pa.field("code", pa.binary(8))), transferred(pa.field("n", pa.uint64()))
+    >>> transfer_type(pa.field("code", pa.binary(8))), transfer_type(pa.field("n", pa.uint64()))
     (DataType(binary), Decimal128Type(decimal128(20, 0)))
     """
     return to_arrow_type(_spark_type(field))
@@ -125,12 +125,12 @@ def _spark_type(field: pa.Field) -> DataType:
         raise SchemaError(msg) from None
 
 
-def quoted(name: str) -> str:
-    """Give a column's name as an expression, whatever is in it.
+def quote(name: str) -> str:
+    """Return a column's name as an expression, whatever is in it.
 
     Examples
     --------
-    >>> print(quoted("a.b`c"))
+    >>> print(quote("a.b`c"))
     `a.b``c`
     """
     return "`{}`".format(name.replace("`", "``"))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semistream.cli.demo.picture import draw
 from semistream.cli.terminal import console, messages, needed, progress_bar
 from semistream.errors import OptionError
 from semistream.units import format_bytes, parse_count
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from semistream.cli.demo.run import Demo
-    from semistream.spark.metrics.watch import BatchMetrics
+    from semistream.spark.metrics.report import BatchMetrics
 
 __all__ = ["demo"]
 
-_LEAST = 1000
+_LEAST = 1000  # rows: with fewer there is nothing to see
 _NEXT = """
 What to try next:
   semistream demo --share 0.01              a hundredth of the master in memory
@@ -68,11 +67,11 @@ def demo(
         _run(Demo(folder, *sizes, share, read))
 
 
-def _rows(given: str, option: str) -> int:
-    """Read how many rows there are, a thousand at least."""
-    rows = parse_count(given, option)
+def _rows(text: str, option: str) -> int:
+    """Parse a number of rows, a thousand at least."""
+    rows = parse_count(text, option)
     if rows < _LEAST:
-        msg = f"--{option} {given} is too few to show anything; give at least {_LEAST:,}"
+        msg = f"--{option} {text} is too few to show anything; give at least {_LEAST:,}"
         raise OptionError(msg)
     return rows
 
@@ -104,7 +103,7 @@ def _run(demo: Demo) -> None:
         seconds = demo.stream(spark, master, note)
         demo.wait_for(batches, demo.sales)
     tasks = tasks_at_once(spark)
-    _tell(batches, seconds, tasks, demo.sales)
+    _show(batches, seconds, tasks, demo.sales)
     with _step("verifying against a batch join", None):
         rows = demo.verify(spark)
     _say(f"[bold green]result verified: {rows:,} rows[/]")
@@ -114,15 +113,28 @@ def _run(demo: Demo) -> None:
 
 
 def _picture(batches: list[BatchMetrics], tasks: int, path: Path) -> str:
-    """Draw the run, and say where; want of a picture is no reason to fail after minutes."""
+    """Draw rate, hit rate and memory of each micro-batch; return where, or why there is none."""
     try:
-        draw(batches, tasks, path)
-    except OptionError as error:
-        return f"no picture was drawn: {error}"
+        from matplotlib.figure import Figure  # slow to import
+    except ModuleNotFoundError:
+        return "no picture was drawn: a picture needs matplotlib: pip install 'semistream[figures]'"
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    rate, hits, memory = figure.subplots(1, 3)
+    numbers = [m.batch for m in batches]
+    rate.bar(numbers, [m.rows / m.seconds / 1e3 for m in batches], color="tab:blue")
+    rate.set(title="thousand rows a second", xlabel="micro-batch")
+    hits.plot(numbers, [100 * m.hit_rate for m in batches], marker="o", color="tab:green")
+    hits.set(title="answered from memory, %", xlabel="micro-batch", ylim=(0, 102))
+    held = [m.held(tasks) / 2**20 for m in batches]
+    memory.plot(numbers, held, marker="o", color="tab:red", label="held")
+    memory.axhline(batches[0].budget / 2**20, linestyle="--", color="black", label="budget")
+    memory.set(title="memory of all tasks, MB", xlabel="micro-batch", ylim=(0, None))
+    memory.legend()
+    figure.savefig(path, metadata={"Date": None})
     return f"a picture of the run: {path}"
 
 
-def _tell(batches: list[BatchMetrics], seconds: float, tasks: int, sales: int) -> None:
+def _show(batches: list[BatchMetrics], seconds: float, tasks: int, sales: int) -> None:
     warm = batches[1:] or batches
     rate = sum(m.rows for m in warm) / max(1e-9, sum(m.seconds for m in warm))
     hits = sum(m.hit_rate * m.rows for m in warm) / max(1, sum(m.rows for m in warm))

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from semistream.master import FileMaster
-    from semistream.spark.metrics.watch import BatchMetrics
+    from semistream.spark.metrics.report import BatchMetrics
 
 __all__ = ["Demo", "VerificationError"]
 
 _FILES = 20
-_FILES_A_BATCH = 2
-_PATIENCE = 10.0  # seconds
+_FILES_A_BATCH = 2  # ten micro-batches: enough to see the cache warm up
+_PATIENCE = 10.0  # seconds for Spark's last report
 _MARKER = ".semistream-demo"
 _OURS = frozenset(
     {_MARKER, "products.parquet", "products.master", "sales", "checkpoint", "warehouse", "run.png"}
@@ -102,13 +102,13 @@ class Demo:
         write_sales(self.folder / "sales", self.sales, self.products, _FILES, done)
 
     def memory(self, master: FileMaster) -> int:
-        """Give the budget in bytes."""
+        """Return the budget in bytes."""
         return int(self.share * master.statistics.bytes)
 
     def stream(
         self, spark: SparkSession, master: FileMaster, done: Callable[[BatchMetrics], None]
     ) -> float:
-        """Stream all sales into the warehouse; give the seconds that it took."""
+        """Stream all sales into the warehouse; return the seconds that it took."""
         watch(spark, done)
         source = spark.readStream.schema(SALE).option("maxFilesPerTrigger", _FILES_A_BATCH)
         facts = self.facts(source.parquet(str(self.folder / "sales")), master)
@@ -142,7 +142,7 @@ class Demo:
         )
 
     def verify(self, spark: SparkSession) -> int:
-        """Compare the warehouse with a batch join by Spark itself; give how many rows it has."""
+        """Compare the warehouse with a batch join by Spark itself; return how many rows it has."""
         dimension = spark.read.parquet(str(self.folder / "products.parquet"))
         sales = spark.read.schema(SALE).parquet(str(self.folder / "sales"))
         wanted = _fact_columns(sales.join(dimension, "product_id", "left"))
@@ -163,7 +163,7 @@ def _fact_columns(joined: DataFrame) -> DataFrame:
 
 
 def _fingerprint(df: DataFrame) -> tuple[int, int]:
-    """Give the number of rows, and a sum over hashes of all their columns."""
+    """Return the number of rows, and a sum over hashes of all their columns."""
     hashed = F.sum(F.xxhash64(*df.columns).cast("decimal(38,0)"))
     count, total = df.agg(F.count(F.lit(1)), hashed).first() or (0, 0)
     return int(count), int(total or 0)

@@ -33,12 +33,12 @@ PRODUCT = pa.schema(
     ]
 )
 SALE = "sale_id long, product_id long, store_id int, quantity int"
-_STEP = 1 << 17
+_STEP = 1 << 17  # rows a record batch: some 16 MB
 _LABEL = "product {:>09d}, packed by the dozen, from aisle {:>05d}"
 
 
 def products(count: int, seed: int = 0) -> pa.RecordBatchReader:
-    """Give the dimension, some 120 bytes a row, in the order of its surrogate keys."""
+    """Return the dimension, some 120 bytes a row, in the order of its surrogate keys."""
     return pa.RecordBatchReader.from_batches(PRODUCT, _products(count, seed))
 
 

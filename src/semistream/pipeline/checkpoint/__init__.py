@@ -1,1 +1,1 @@
-"""What a pipeline writes down in its checkpoint, so that a restart repeats its decisions."""
+"""What a pipeline writes into its checkpoint beside Spark's own files."""

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from semistream.errors import SemistreamError
 from semistream.master.place import hide_secrets, without_secrets
-from semistream.pipeline.checkpoint.notes import notes_in
+from semistream.pipeline.checkpoint.write_once import files_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     import pyarrow as pa
@@ -60,7 +60,7 @@ def claim(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> str:
     if before is None:
         note = {"format": 1, "id": str(uuid4()), "name": pipeline.name, **_facts(pipeline, flow)}
         text = json.dumps(hide_secrets(note), indent=2)
-        notes_in(pipeline.checkpoint, spark).write_first(NOTE, text)
+        files_in(pipeline.checkpoint, spark).write_first(NOTE, text)
         before = verify(pipeline, flow, spark) or note
     return str(before["id"])
 
@@ -70,7 +70,7 @@ def verify(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> Mapping[str, 
     where = without_secrets(pipeline.checkpoint)
     before = _note(pipeline, spark)
     if before is None:
-        if {"offsets", "metadata"} & {*notes_in(pipeline.checkpoint, spark).names()}:
+        if {"offsets", "metadata"} & {*files_in(pipeline.checkpoint, spark).names()}:
             msg = (
                 f"the checkpoint {where} was begun by another program than "
                 "semistream run; choose another folder, as checkpoint: …"
@@ -97,7 +97,7 @@ def query_of(pipeline: Pipeline, spark: SparkSession) -> str | None:
 
 
 def _note(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Any] | None:
-    text = notes_in(pipeline.checkpoint, spark).read(NOTE)
+    text = files_in(pipeline.checkpoint, spark).read(NOTE)
     return None if text is None else parse_note(text, f"{pipeline.checkpoint}/{NOTE}", _KEYS)
 
 
@@ -124,7 +124,7 @@ def parse_note(text: str, path: str, keys: AbstractSet[str]) -> dict[str, Any]:
 
 
 def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
-    """Give what must stay the same for a query to go on."""
+    """Return what must stay the same for a query to go on."""
     return {
         "source": _identity(pipeline.source, _SAME_SOURCE),
         "sink": _identity(pipeline.sink, _SAME_SINK),
@@ -133,7 +133,12 @@ def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
                 "name": step.enrichment.name,
                 "path": step.enrichment.master,
                 "key": list(step.spec.master.key),
-                "columns": _types(_used(step.spec.master.schema, step.spec)),
+                # Only those that the join takes must stay as they are.
+                "columns": _types(
+                    step.spec.master.schema.field(name)
+                    for name in step.spec.master.schema.names
+                    if name in {*step.spec.master.key, *step.spec.payload}
+                ),
             }
             for step in flow.steps
         ],
@@ -143,9 +148,9 @@ def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
 
 
 def _ways(pipeline: Pipeline) -> Iterator[tuple[str, Any]]:
-    """Give the settings that say where rows go which have no master row; none if to the sink.
+    """Return the settings that say where rows go which have no master row; none if to the sink.
 
-    Under others a replayed batch would part its rows otherwise than the tables that have it.
+    Under others a replayed batch would split its rows otherwise than the tables that have it.
     """
     for i, step in enumerate(pipeline.enrich):
         for name in ("surrogate", "dimension", *(["on_missing"] if step.splits else [])):
@@ -161,12 +166,7 @@ def _identity(end: Any, same: Mapping[str, tuple[str, ...]]) -> dict[str, Any]: 
     return {"kind": end.kind, **{name: getattr(end, name) for name in same.get(end.kind, ())}}
 
 
-def _used(schema: pa.Schema, spec: Any) -> list[pa.Field]:  # noqa: ANN401 - a JoinSpec
-    """Give the columns of a master that the join takes: only those must stay as they are."""
-    return [field for field in schema if field.name in {*spec.master.key, *spec.payload}]
-
-
-def _types(fields: pa.Schema | list[pa.Field]) -> dict[str, str]:
+def _types(fields: Iterable[pa.Field]) -> dict[str, str]:
     return {field.name: str(field.type) for field in fields}
 
 
@@ -201,7 +201,7 @@ def _master_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterat
 
 
 def _column_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Say how columns differ.
+    """Return how columns differ.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What Spark notes of a micro-batch before it begins; a replay finds the same."""
+"""What Spark logs of a micro-batch before it begins; a replay reads the same."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from semistream.errors import SemistreamError
-from semistream.pipeline.checkpoint.notes import RemoteNotes
+from semistream.pipeline.checkpoint.write_once import RemoteFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Once", "Planned", "planned_batch"]
+__all__ = ["BatchPlan", "MicroBatch", "read_plan"]
 
 
-class Planned(NamedTuple):
+class BatchPlan(NamedTuple):
     """A micro-batch as Spark's log has it."""
 
     millis: int
@@ -25,20 +25,29 @@ class Planned(NamedTuple):
     """A digest of its offsets; another one for a batch that was planned anew."""
 
     @classmethod
-    def parse(cls, text: str) -> Planned:
-        """Read a file of the log: a version, what holds for the batch, the offsets.
+    def parse(cls, text: str) -> BatchPlan:
+        """Read a file of the log: a version, the batch's metadata, the offsets.
 
         Examples
         --------
-        >>> Planned.parse('v1' + chr(10) + '{"batchTimestampMs":1794825482700}' + chr(10) + '{}')
-        Planned(millis=1794825482700, offsets='196fe3edfa937c58')
+        >>> BatchPlan.parse('v1' + chr(10) + '{"batchTimestampMs":1794825482700}' + chr(10) + '{}')
+        BatchPlan(millis=1794825482700, offsets='196fe3edfa937c58')
         """
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         return cls(int(json.loads(text.splitlines()[1])["batchTimestampMs"]), digest)
 
 
+def read_plan(spark: SparkSession, checkpoint: str, number: int) -> BatchPlan:
+    """Read when a batch was planned, and with which offsets, from its checkpoint's log."""
+    text = RemoteFiles(f"{checkpoint}/offsets", spark).read(str(number))
+    if text is None:
+        msg = f"Spark's log {checkpoint}/offsets has no batch {number}, though it is at work on it"
+        raise SemistreamError(msg)
+    return BatchPlan.parse(text)
+
+
 @dataclass(frozen=True)
-class Once:
+class MicroBatch:
     """A micro-batch: what it writes, it writes under its number, and so once."""
 
     query: str
@@ -50,16 +59,7 @@ class Once:
     """A digest of the offsets that it reads."""
 
     @classmethod
-    def of(cls, batch: DataFrame, number: int, planned: Planned) -> Once:
-        """Name the batch in whose ``foreachBatch`` this is called."""
+    def of(cls, batch: DataFrame, number: int, plan: BatchPlan) -> MicroBatch:
+        """Return the micro-batch in whose ``foreachBatch`` this is called."""
         context = batch.sparkSession.sparkContext
-        return cls(context.getLocalProperty("sql.streaming.queryId") or "", number, *planned)
-
-
-def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> Planned:
-    """Read when a batch was planned, and with which offsets, from its checkpoint's log."""
-    text = RemoteNotes(f"{checkpoint}/offsets", spark).read(str(number))
-    if text is None:
-        msg = f"Spark's log {checkpoint}/offsets has no batch {number}, though it is at work on it"
-        raise SemistreamError(msg)
-    return Planned.parse(text)
+        return cls(context.getLocalProperty("sql.streaming.queryId") or "", number, *plan)

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Table", "Version", "properties_of", "sql_name"]
+__all__ = ["Table", "Version", "limit_log_tasks", "properties_of", "sql_name", "write_delta"]
+
+_NO_TABLE = {"DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"}
+_LOG_TASKS = "spark.databricks.delta.snapshotPartitions"
 
 
 class Version(NamedTuple):
@@ -42,22 +45,21 @@ class Table:
     @property
     def last(self) -> Version:
         """The newest version."""
-        told = self._one(f"DESCRIBE HISTORY {sql_name(self.path)} LIMIT 1")
-        return Version(int(told["version"]), int(told["timestamp"].timestamp() * 1000))
+        row = self._one(f"DESCRIBE HISTORY {sql_name(self.path)} LIMIT 1")
+        return Version(int(row["version"]), int(row["timestamp"].timestamp() * 1000))
 
     def _one(self, query: str) -> Any:  # noqa: ANN401 - a Row
         return self.spark.sql(query).collect()[0]
 
     def rows(self, version: int | None = None) -> DataFrame:
-        """Give the rows of a version; of the newest at each action if none is given."""
+        """Return the rows of a version; of the newest at each action if none is given."""
         reader = self.spark.read.format("delta")
-        return (reader if version is None else reader.option("versionAsOf", version)).load(
-            self.path
-        )
+        reader = reader if version is None else reader.option("versionAsOf", version)
+        return reader.load(self.path)
 
 
 def sql_name(path: str) -> str:
-    """Name the table at a path in SQL.
+    """Return the name of the table at a path in SQL.
 
     Examples
     --------
@@ -68,7 +70,7 @@ def sql_name(path: str) -> str:
 
 
 def properties_of(spark: SparkSession, path: str) -> Mapping[str, str] | None:
-    """Give the properties of the Delta table at a path; None if there is no table."""
+    """Return the properties of the Delta table at a path; None if there is no table."""
     try:
         [detail] = spark.sql(f"DESCRIBE DETAIL {sql_name(path)}").collect()
     except AnalysisException as error:
@@ -79,4 +81,28 @@ def properties_of(spark: SparkSession, path: str) -> Mapping[str, str] | None:
     return properties
 
 
-_NO_TABLE = {"DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"}
+def write_delta(
+    rows: DataFrame,
+    path: str,
+    query: str,
+    number: int,
+    *,
+    mode: str = "append",
+    partition_by: tuple[str, ...] = (),
+    **options: str,
+) -> None:
+    """Write rows to a Delta table in one transaction, unless it knows this number already."""
+    numbered = {"txnAppId": f"semistream {query}", "txnVersion": str(number)}
+    writer = rows.write.format("delta").options(**options | numbered).mode(mode)
+    writer = writer.partitionBy(*partition_by) if partition_by else writer
+    writer.save(path)
+
+
+def limit_log_tasks(spark: SparkSession) -> None:
+    """Have Delta read a table's log in as many tasks as run at once, unless a number is set.
+
+    Delta does so at every commit, by default in 50 tasks: in a small micro-batch on a small machine
+    that took most of the time.
+    """
+    if spark.conf.get(_LOG_TASKS, None) is None:
+        spark.conf.set(_LOG_TASKS, str(spark.sparkContext.defaultParallelism))

@@ -1,4 +1,4 @@
-"""A source that gives no rows, but has a micro-batch made from time to time.
+"""A source without rows, which has Spark run a micro-batch from time to time.
 
 Spark makes a micro-batch when a source has something new. Rows that wait must come out although
 nothing else does, and in the order of batches, in which alone they can be written exactly once. So
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["Heartbeat", "beating"]
+__all__ = ["Heartbeat", "add_heartbeat"]
 
 
-def beating(stream: DataFrame, seconds: float) -> DataFrame:
-    """Give a stream that has a micro-batch at least so often, be it without rows."""
+def add_heartbeat(stream: DataFrame, seconds: float) -> DataFrame:
+    """Return a stream that has a micro-batch at least so often, be it without rows."""
     spark = stream.sparkSession
     spark.dataSource.register(Heartbeat)
     # Else a run that ends when all is done would take all that is there in one batch. Spark looks
@@ -40,11 +40,11 @@ class Heartbeat(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return "semistream-heartbeat"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """Make a reader."""
+        """Return a reader."""
         return _Reader(float(self.options["seconds"]))
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["PostgresqlWriter"]
 
 _DRIVER = "org.postgresql.Driver"
-_ROW = STAGED
 
 
 class _Staging(NamedTuple):
@@ -72,7 +71,7 @@ class PostgresqlWriter:
             if self._last(connection) >= number:
                 return
             staging = self._make_staging(connection, batch.columns)
-            self._jdbc(batch.withColumn(_ROW, sf.monotonically_increasing_id()), staging.inbox)
+            self._jdbc(batch.withColumn(STAGED, sf.monotonically_increasing_id()), staging.inbox)
             self._move(connection, staging, batch.columns, number)
 
     def _make_tables(self, connection: Any, batch: DataFrame) -> None:  # noqa: ANN401 - java.sql's
@@ -96,9 +95,9 @@ class PostgresqlWriter:
             _run(connection, f"DROP TABLE IF EXISTS {old} CASCADE")
         _run(
             connection,
-            f"CREATE UNLOGGED TABLE {made.rows} AS SELECT {_listed(names)}, 0::bigint AS {_ROW} "
+            f"CREATE UNLOGGED TABLE {made.rows} AS SELECT {_listed(names)}, 0::bigint AS {STAGED} "
             f"FROM {self._table} WHERE false",
-            f"ALTER TABLE {made.rows} ADD PRIMARY KEY ({_ROW})",
+            f"ALTER TABLE {made.rows} ADD PRIMARY KEY ({STAGED})",
             f"CREATE VIEW {made.inbox} AS SELECT * FROM {made.rows}",
             f"CREATE RULE once AS ON INSERT TO {made.inbox} DO INSTEAD "
             f"INSERT INTO {made.rows} VALUES (NEW.*) ON CONFLICT DO NOTHING",
@@ -116,10 +115,10 @@ class PostgresqlWriter:
         )
 
     def _last(self, connection: Any) -> int:  # noqa: ANN401 - java.sql's
-        """Give the last batch that was written, or −1."""
+        """Return the last batch that was written, or −1."""
         query = _literal(self._query)
-        found = _value(connection, f"SELECT batch FROM {self._ledger} WHERE query = '{query}'")
-        return -1 if found is None else int(found)
+        number = _value(connection, f"SELECT batch FROM {self._ledger} WHERE query = '{query}'")
+        return -1 if number is None else int(number)
 
     def _move(
         self,
@@ -163,8 +162,8 @@ class PostgresqlWriter:
 
     @property
     def _login(self) -> dict[str, str]:
-        given = {"user": self._sink.user, "password": self._sink.password}
-        return {name: value for name, value in given.items() if value is not None}
+        login = {"user": self._sink.user, "password": self._sink.password}
+        return {name: value for name, value in login.items() if value is not None}
 
     @contextmanager
     def _connection(self, spark: SparkSession) -> Iterator[Any]:
@@ -182,7 +181,7 @@ class PostgresqlWriter:
 
 
 def _quoted(parts: Sequence[str]) -> str:
-    """Write a name as SQL has it.
+    """Return a name as SQL has it.
 
     Examples
     --------
@@ -201,7 +200,7 @@ def _literal(text: str) -> str:
 
 
 def _run(connection: Any, *statements: str) -> int:  # noqa: ANN401 - java.sql's
-    """Execute statements; give how many rows the last one changed."""
+    """Execute statements; return how many rows the last one changed."""
     statement, changed = connection.createStatement(), 0
     try:
         for each in statements:
@@ -212,7 +211,7 @@ def _run(connection: Any, *statements: str) -> int:  # noqa: ANN401 - java.sql's
 
 
 def _value(connection: Any, query: str) -> Any:  # noqa: ANN401 - java.sql's
-    """Give the first value of the first row, or None."""
+    """Return the first value of the first row, or None."""
     statement = connection.createStatement()
     try:
         rows = statement.executeQuery(query)

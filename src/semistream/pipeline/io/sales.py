@@ -1,4 +1,4 @@
-"""The built-in workload, by row number: any range of it can be made again, by anyone."""
+"""The built-in workload, by row number: anyone can make any range of it again."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class Sales:
     @property
     def schema(self) -> pa.Schema:
         """The columns; what fills a row up is of variable length, as Spark has it."""
-        fields = (_spark_field(field) for field in self.stream.schema)
-        return pa.schema(list(fields))
+        is_fixed = pa.types.is_fixed_size_binary
+        fields = [f.with_type(pa.binary()) if is_fixed(f.type) else f for f in self.stream.schema]
+        return pa.schema(fields)
 
     def rows(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Make the rows from ``start`` to before ``end``, a block or less at a time."""
@@ -59,7 +60,3 @@ class Sales:
             columns["sale"] = pc.add(columns["sale"], block * BLOCK)
         arrays = [columns[field.name].cast(field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-def _spark_field(field: pa.Field) -> pa.Field:
-    return field.with_type(pa.binary()) if pa.types.is_fixed_size_binary(field.type) else field

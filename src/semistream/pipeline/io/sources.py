@@ -1,4 +1,7 @@
-"""Where a pipeline's rows come from: a source of the file as a streaming DataFrame."""
+"""Sources of pipelines, each as a streaming DataFrame.
+
+The settings of a source are in `semistream.pipeline.file.ends`.
+"""
 
 from __future__ import annotations
 
@@ -130,13 +133,9 @@ def _from_json(
 @_load.register(ends.GeneratorSource)
 def _(source: ends.GeneratorSource, spark: SparkSession) -> DataFrame:
     spark.dataSource.register(Generator)
+    partitions = int(spark.sparkContext.defaultParallelism)  # as many tasks as run at once
     reader = spark.readStream.format(Generator.name())
-    return reader.options(**Generator.options_of(source, _partitions(spark))).load()
-
-
-def _partitions(spark: SparkSession) -> int:
-    """Give how many tasks run at once."""
-    return int(spark.sparkContext.defaultParallelism)
+    return reader.options(**Generator.options_of(source, partitions)).load()
 
 
 @_load.register(ends.RateSource)

@@ -1,1 +1,1 @@
-"""Rows without a master row: split, waiting, inferred members."""
+"""Rows whose master row comes late or never: split off, waiting, quarantined, inferred members."""

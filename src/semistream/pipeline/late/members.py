@@ -23,7 +23,7 @@ from semistream.errors import OptionError, SchemaError, SemistreamError
 from semistream.missing import ABSENT
 from semistream.names import RESERVED, reserved, unused
 from semistream.pipeline.io.delta import properties_of, sql_name
-from semistream.spark.types import quoted
+from semistream.spark.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 INFERRED, INFERRED_AT = "inferred", "inferred_at"
 """The dimension's columns that tell inferred members, and since when they are."""
 
-_GIVEN, _THERE, _TOP, _VIEW = (
+_SURROGATE, _THERE, _TOP, _VIEW = (
     f"{RESERVED}_{name}" for name in ("surrogate", "there", "top", "rows")
 )
 _OWN = {INFERRED: "boolean", INFERRED_AT: "timestamp"}
 _ISOLATION = "delta.isolationLevel"
-_ATTEMPTS = 10
+_ATTEMPTS = 10  # with a back-off of 0.1 s that doubles: 51 s in all
 
 
 class MembersError(SemistreamError, RuntimeError):
@@ -64,11 +64,11 @@ class Dimension:
         return sql_name(self.path)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Give its rows."""
+        """Return its rows."""
         return spark.read.format("delta").load(self.path)
 
     def check(self, spark: SparkSession) -> Mapping[str, str]:
-        """Refuse a table that is not there, or lacks a column; give its properties."""
+        """Return its properties; raise if it is not there, or lacks a column."""
         properties = properties_of(spark, self.path)
         if properties is None:
             msg = (
@@ -84,7 +84,7 @@ class Dimension:
         return properties
 
     def _check_own(self, schema: StructType) -> None:
-        """Refuse columns whose names are for what is added here."""
+        """Raise for columns whose names are for what is added here."""
         for name in reserved(schema.names):
             msg = (
                 f"the dimension {self.path} has a column {name!r}: names that begin with "
@@ -114,100 +114,84 @@ class Dimension:
             spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{_ISOLATION}'='Serializable')")
 
 
+@dataclass(frozen=True)
 class Members:
-    """Gives rows without a master row the surrogate of their member, which is made if need be.
+    """Fills in the surrogates of rows without a master row; infers members that are new."""
 
-    Parameters
-    ----------
-    dimension
-        Where members are.
-    on
-        Stream column → key column of the dimension.
-    column
-        The column that has surrogates, of the master where a row has a match.
-    status
-        The status column of the enrichment.
-    """
+    dimension: Dimension
+    on: Mapping[str, str]
+    """Stream column → key column of the dimension."""
+    column: str
+    """The column of surrogates: the master's, where a row has a match."""
+    status: str
+    """The status column of the enrichment."""
 
-    def __init__(
-        self, dimension: Dimension, on: Mapping[str, str], column: str, status: str
-    ) -> None:
-        self._dimension, self._on, self._column, self._status = dimension, on, column, status
+    def fill(self, rows: DataFrame, now: int) -> DataFrame:
+        """Return rows with surrogates; new members are in the dimension when this returns.
 
-    def filled(self, rows: DataFrame, now: int) -> DataFrame:
-        """Give rows with surrogates; members that are new are in the dimension when this returns.
-
-        Parameters
-        ----------
-        rows
-            Rows that were joined, and do not change when they are computed again.
-        now
-            The time of their batch, in milliseconds since 1970.
+        ``rows`` were joined, and do not change when they are computed again; ``now`` is the time of
+        their batch, in milliseconds since 1970.
         """
-        absent = rows.where(sf.col(quoted(self._status)) == ABSENT)
-        keys = self._keys(absent)
-        span = _span(keys, self._dimension.key[0])
-        if span is None:
+        keys = self._keys(rows.where(sf.col(quote(self.status)) == ABSENT))
+        # The least and the greatest key spare Delta most of its files.
+        first = sf.col(quote(self.dimension.key[0]))
+        [span] = keys.agg(sf.min(first), sf.max(first)).collect()
+        if span[0] is None:
             return rows
         if self._lacks(keys, self._known(keys, span)):
-            _infer(keys, self._dimension, now)
-        return self._with(rows, self._known(keys, span))
+            _infer(keys, self.dimension, now)
+        return self._with_surrogates(rows, self._known(keys, span))
 
     def _keys(self, rows: DataFrame) -> DataFrame:
-        """Give the keys of rows as the dimension has them, without those that it cannot hold."""
-        kinds = self._dimension.read(rows.sparkSession).schema
+        """Return the keys of rows in the dimension's types, without those that do not fit."""
+        kinds = self.dimension.read(rows.sparkSession).schema
         typed = []
-        for ours, theirs in self._on.items():
-            column = sf.col(quoted(ours))
+        for ours, theirs in self.on.items():
+            column = sf.col(quote(ours))
             fitting = column.try_cast(kinds[theirs].dataType)
             rows = rows.where(fitting == column)
             typed.append(fitting.alias(theirs))
         return rows.select(*typed).distinct()
 
     def _lacks(self, keys: DataFrame, known: DataFrame) -> bool:
-        """Tell whether keys have no member yet; refuse a member without a surrogate."""
-        found = keys.join(known.withColumn(_THERE, sf.lit(True)), [*self._dimension.key], "left")
-        bare = sf.col(_THERE) & sf.col(_GIVEN).isNull()
-        one = sf.max(sf.when(bare, sf.struct(*map(quoted, self._dimension.key))))
-        [(new, wrong)] = found.agg(sf.count_if(sf.col(_THERE).isNull()), one).collect()
+        """Return whether keys have no member yet; raise for a member without a surrogate."""
+        joined = keys.join(known.withColumn(_THERE, sf.lit(True)), [*self.dimension.key], "left")
+        bare = sf.col(_THERE) & sf.col(_SURROGATE).isNull()
+        one = sf.max(sf.when(bare, sf.struct(*map(quote, self.dimension.key))))
+        [(new, wrong)] = joined.agg(sf.count_if(sf.col(_THERE).isNull()), one).collect()
         if wrong is not None:
             msg = (
-                f"the dimension {self._dimension.path} has a member {wrong.asDict()} without a "
-                f"surrogate: {self._dimension.surrogate} is null; give it one that is greater than "
+                f"the dimension {self.dimension.path} has a member {wrong.asDict()} without a "
+                f"surrogate: {self.dimension.surrogate} is null; give it one that is greater than "
                 "all others, and start again"
             )
             raise MembersError(msg)
         return bool(new)
 
-    def _known(self, keys: DataFrame, span: tuple[object, object]) -> DataFrame:
-        """Give key and surrogate of the members that are there."""
-        first, *_ = self._dimension.key
-        members = self._dimension.read(keys.sparkSession)
-        members = members.where(sf.col(quoted(first)).between(*map(sf.lit, span)))
-        members = members.join(keys, [*self._dimension.key], "semi")
-        surrogate = sf.max(quoted(self._dimension.surrogate)).alias(_GIVEN)
-        return members.groupBy(*map(quoted, self._dimension.key)).agg(surrogate)
+    def _known(self, keys: DataFrame, span: Sequence[object]) -> DataFrame:
+        """Return key and surrogate of the members that are there."""
+        first, *_ = self.dimension.key
+        members = self.dimension.read(keys.sparkSession)
+        members = members.where(sf.col(quote(first)).between(*map(sf.lit, span)))
+        members = members.join(keys, [*self.dimension.key], "semi")
+        surrogate = sf.max(quote(self.dimension.surrogate)).alias(_SURROGATE)
+        return members.groupBy(*map(quote, self.dimension.key)).agg(surrogate)
 
-    def _with(self, rows: DataFrame, given: DataFrame) -> DataFrame:
-        pairs = [(ours, f"{RESERVED}_key_{i}") for i, ours in enumerate(self._on)]
-        given = given.toDF(*(theirs for _, theirs in pairs), _GIVEN)
-        condition = [sf.col(quoted(ours)) == sf.col(quoted(theirs)) for ours, theirs in pairs]
-        missing = sf.col(quoted(self._status)) == ABSENT
-        joined = rows.join(given, [missing, *condition], "left")
-        kind = rows.schema[self._column].dataType
-        filled = sf.when(missing, sf.col(_GIVEN).cast(kind)).otherwise(sf.col(quoted(self._column)))
+    def _with_surrogates(self, rows: DataFrame, known: DataFrame) -> DataFrame:
+        pairs = [(ours, f"{RESERVED}_key_{i}") for i, ours in enumerate(self.on)]
+        known = known.toDF(*(theirs for _, theirs in pairs), _SURROGATE)
+        condition = [sf.col(quote(ours)) == sf.col(quote(theirs)) for ours, theirs in pairs]
+        missing = sf.col(quote(self.status)) == ABSENT
+        joined = rows.join(known, [missing, *condition], "left")
+        kind = rows.schema[self.column].dataType
+        filled = sf.when(missing, sf.col(_SURROGATE).cast(kind)).otherwise(
+            sf.col(quote(self.column))
+        )
         columns = [
-            filled.alias(name) if name == self._column else sf.col(quoted(name))
+            filled.alias(name) if name == self.column else sf.col(quote(name))
             for name in rows.columns
         ]
         return joined.select(*columns)
-
-
-def _span(keys: DataFrame, name: str) -> tuple[object, object] | None:
-    """Give the least and the greatest key, which spare Delta most of its files; None if none."""
-    column = sf.col(quoted(name))
-    [(least, most)] = keys.agg(sf.min(column), sf.max(column)).collect()
-    return None if least is None else (least, most)
 
 
 def _infer(keys: DataFrame, dimension: Dimension, now: int) -> None:
@@ -216,13 +200,13 @@ def _infer(keys: DataFrame, dimension: Dimension, now: int) -> None:
     statement = f"""
         MERGE INTO {dimension.name} AS t USING (
             SELECT k.*, top.{_TOP} + row_number() OVER (
-                ORDER BY {_listed(dimension.key, "k")}) AS {_GIVEN}
+                ORDER BY {_listed(dimension.key, "k")}) AS {_SURROGATE}
             FROM (SELECT * FROM {_VIEW} AS k WHERE NOT EXISTS
                 (SELECT 1 FROM {dimension.name} AS d WHERE {_equal("d", "k", dimension.key)})) AS k
             CROSS JOIN ({_top(dimension)}) AS top
         ) AS s ON {_equal("t", "s", dimension.key)}
         WHEN NOT MATCHED THEN INSERT ({listed}, {_listed(new)})
-        VALUES ({_listed(dimension.key, "s")}, s.{_GIVEN}, true, timestamp_millis({now}))"""
+        VALUES ({_listed(dimension.key, "s")}, s.{_SURROGATE}, true, timestamp_millis({now}))"""
     _merge(keys, statement, dimension)
 
 
@@ -259,12 +243,12 @@ def complete_members(
     table.open(spark)
     _check(rows, table)
     columns = [name for name in rows.columns if name not in table.key]
-    differs = [f"NOT (t.{quoted(name)} <=> s.{quoted(name)})" for name in columns]
-    updates = [f"t.{quoted(name)} = s.{quoted(name)}" for name in columns]
+    differs = [f"NOT (t.{quote(name)} <=> s.{quote(name)})" for name in columns]
+    updates = [f"t.{quote(name)} = s.{quote(name)}" for name in columns]
     statement = f"""
         MERGE INTO {table.name} AS t USING (
             SELECT r.*, top.{_TOP} + row_number() OVER (
-                PARTITION BY known.{_THERE} ORDER BY {_listed(table.key, "r")}) AS {_GIVEN}
+                PARTITION BY known.{_THERE} ORDER BY {_listed(table.key, "r")}) AS {_SURROGATE}
             FROM {_VIEW} AS r
             LEFT JOIN (SELECT DISTINCT {_listed(table.key)}, true AS {_THERE}
                 FROM {table.name}) known ON {_equal("r", "known", table.key)}
@@ -274,7 +258,7 @@ def complete_members(
         THEN UPDATE SET {", ".join([*updates, f"t.{INFERRED} = false"])}
         WHEN NOT MATCHED THEN INSERT
         ({_listed([*table.key, *columns, surrogate, INFERRED])})
-        VALUES ({_listed([*table.key, *columns, _GIVEN], "s")}, false)"""
+        VALUES ({_listed([*table.key, *columns, _SURROGATE], "s")}, false)"""
     _merge(rows, statement, table)
 
 
@@ -289,33 +273,33 @@ def _check(rows: DataFrame, table: Dimension) -> None:
             raise SchemaError(msg)
         if name not in known:
             raise SchemaError.missing(f"dimension {table.path}", name, known)
-    null = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key)
+    null = " OR ".join(f"{quote(name)} IS NULL" for name in table.key)
     count = unused("count", table.key)
-    counts = rows.groupBy(*map(quoted, table.key)).agg(sf.count(sf.lit(1)).alias(count))
+    counts = rows.groupBy(*map(quote, table.key)).agg(sf.count(sf.lit(1)).alias(count))
     wrong = counts.where(f"{count} > 1 OR {null}").first()
     if wrong is not None:
-        told = {name: wrong[name] for name in table.key}
+        key = {name: wrong[name] for name in table.key}
         way = (
             "a null is no member's key: leave them out"
-            if None in told.values()
+            if None in key.values()
             else "a member has one: choose it"
         )
-        msg = f"the rows have {wrong[count]} with the key {told}; {way}"
+        msg = f"the rows have {wrong[count]} with the key {key}; {way}"
         raise OptionError(msg)
 
 
 def _top(dimension: Dimension) -> str:
-    surrogate = quoted(dimension.surrogate)
+    surrogate = quote(dimension.surrogate)
     return f"SELECT greatest(coalesce(max({surrogate}), 0), 0) AS {_TOP} FROM {dimension.name}"
 
 
 def _listed(names: Iterable[str], table: str = "") -> str:
     prefix = f"{table}." if table else ""
-    return ", ".join(prefix + quoted(name) for name in names)
+    return ", ".join(prefix + quote(name) for name in names)
 
 
 def _equal(one: str, other: str, names: Iterable[str]) -> str:
-    return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in names)
+    return " AND ".join(f"{one}.{quote(name)} = {other}.{quote(name)}" for name in names)
 
 
 def _merge(rows: DataFrame, statement: str, dimension: Dimension) -> None:
@@ -323,25 +307,25 @@ def _merge(rows: DataFrame, statement: str, dimension: Dimension) -> None:
     view, spark = f"semistream_{uuid4().hex}", rows.sparkSession
     rows.createOrReplaceTempView(view)
     try:
-        _unhindered(lambda: spark.sql(statement.replace(_VIEW, view)), dimension)
+        _retry_conflicts(lambda: spark.sql(statement.replace(_VIEW, view)), dimension)
     finally:
         spark.catalog.dropTempView(view)
 
 
-def _unhindered(
-    do: Callable[[], object], dimension: Dimension, rest: Callable[[float], None] = time.sleep
+def _retry_conflicts(
+    action: Callable[[], object], dimension: Dimension, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Do it again when another writer came between; it then sees what that one wrote."""
+    """Repeat an action when another writer came between; it then sees what that one wrote."""
     for attempt in range(_ATTEMPTS):
         try:
-            do()
+            action()
         except Exception as error:
             if not _is_conflict(error):
                 raise
             log.info("%s was written by another; attempt %d", dimension.path, attempt + 1)
             cause = error
             if attempt + 1 < _ATTEMPTS:
-                rest(0.1 * 2**attempt)
+                sleep(0.1 * 2**attempt)
         else:
             return
     msg = (
@@ -352,5 +336,5 @@ def _unhindered(
 
 
 def _is_conflict(error: Exception) -> bool:
-    """Tell Delta's conflicts by their codes: some come as Java's exceptions, some as Spark's."""
+    """Recognise Delta's conflicts by their codes: some are Java's exceptions, some Spark's."""
     return any(code in str(error) for code in ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED"))

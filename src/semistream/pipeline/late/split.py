@@ -1,4 +1,4 @@
-"""Rows without a master row, parted from the others: what a writer does with status columns."""
+"""Rows without a master row, split from the others by their status columns."""
 
 from __future__ import annotations
 
@@ -13,35 +13,23 @@ from semistream.errors import OptionError, SchemaError
 from semistream.missing import MATCHED, QUARANTINED
 from semistream.names import RESERVED
 from semistream.spark.lookup.outcome import Mark, marks_of
-from semistream.spark.types import quoted
+from semistream.spark.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-__all__ = [
-    "ATTEMPTS",
-    "ENRICHMENT",
-    "QUERY",
-    "REASON",
-    "ROW",
-    "TIME",
-    "arranged",
-    "chosen_marks",
-    "parted",
-    "quarantined",
-    "split_once",
-    "timed",
-]
+__all__ = ["ATTEMPTS", "ENRICHMENT", "QUERY", "REASON", "ROW", "TIME", "add_batch_time"]
+__all__ += ["quarantine_rows", "select_columns", "split_once", "split_rows", "splitting_marks"]
 
 REASON, ENRICHMENT, TIME, QUERY, BATCH, ATTEMPTS, ROW = QUARANTINED
 
 _TIME = f"{RESERVED}_time"
 
 
-def chosen_marks(frame: DataFrame, status: str | None) -> list[Mark]:
-    """Give the status columns by which rows are parted: those that ask for it, or the one named."""
+def splitting_marks(frame: DataFrame, status: str | None) -> list[Mark]:
+    """Return the status columns that split rows: those that ask for it, or the one named."""
     marks = marks_of(frame.schema)
     if status is None:
         splitting = [mark for mark in marks if mark.splits] or marks
@@ -58,42 +46,34 @@ def chosen_marks(frame: DataFrame, status: str | None) -> list[Mark]:
     return known or [Mark(status, "", "quarantine")]
 
 
-def parted(rows: DataFrame, marks: list[Mark]) -> tuple[DataFrame, DataFrame]:
-    """Give the rows that have all their master rows, and those that lack one.
+def split_rows(rows: DataFrame, marks: list[Mark]) -> tuple[DataFrame, DataFrame]:
+    """Return the rows that have all their master rows, and those that lack one.
 
-    The latter have two columns more: the reason, and the enrichment that was the first to find
-    it.
+    The latter have two columns more: the reason, and the first enrichment that lacked one.
     """
+    has_match = {mark: F.col(quote(mark.column)).eqNullSafe(MATCHED) for mark in marks}
+    whole = reduce(and_, has_match.values())
+    missing = {
+        REASON: F.coalesce(*(F.when(~has, F.col(quote(m.column))) for m, has in has_match.items())),
+        ENRICHMENT: F.coalesce(*(F.when(~has, m.enrichment) for m, has in has_match.items())),
+    }
     statuses = [mark.column for mark in marks]
-    whole = reduce(and_, (_is_there(mark) for mark in marks))
-    lacking = [~_is_there(mark) for mark in marks]
-    reason = _first(lacking, [F.col(quoted(name)) for name in statuses])
-    enrichment = _first(lacking, [F.lit(mark.enrichment) for mark in marks])
-    missing = rows.where(~whole).withColumns({REASON: reason, ENRICHMENT: enrichment})
-    return rows.where(whole).drop(*statuses), missing.drop(*statuses)
+    return rows.where(whole).drop(*statuses), rows.where(~whole).withColumns(missing).drop(
+        *statuses
+    )
 
 
-def _is_there(mark: Mark) -> Column:
-    return F.col(quoted(mark.column)).eqNullSafe(MATCHED)
-
-
-def _first(conditions: list[Column], values: list[Column]) -> Column:
-    """Give the value of the first condition that holds."""
-    pairs = list(zip(conditions, values, strict=True))
-    return F.coalesce(*(F.when(condition, value) for condition, value in pairs))
-
-
-def arranged(rows: DataFrame, columns: Sequence[tuple[str, str]]) -> DataFrame:
-    """Give columns by their names, under new ones."""
+def select_columns(rows: DataFrame, columns: Sequence[tuple[str, str]]) -> DataFrame:
+    """Return columns by their names, under new ones."""
     if [new for _, new in columns] == rows.columns:
         return rows
-    return rows.select(*(F.col(quoted(old)).alias(new) for old, new in columns))
+    return rows.select(*(F.col(quote(old)).alias(new) for old, new in columns))
 
 
 @contextmanager
 def split_once(batch: DataFrame, status: str | None) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """Part a batch whose rows are computed once, whatever is done with the parts."""
-    marks = chosen_marks(batch, status)
+    """Split a batch whose rows are computed once, whatever is done with the parts."""
+    marks = splitting_marks(batch, status)
     for name in batch.columns:
         if name.lower() in {REASON, ENRICHMENT}:
             msg = (
@@ -101,33 +81,27 @@ def split_once(batch: DataFrame, status: str | None) -> Iterator[tuple[DataFrame
                 "before: .withColumnRenamed(…)"
             )
             raise SchemaError(msg)
-    held = batch.persist()
+    cached = batch.persist()
     try:
-        yield parted(held, marks)
+        yield split_rows(cached, marks)
     finally:
-        held.unpersist()
+        cached.unpersist()
 
 
-def timed(stream: DataFrame, millis: int | None = None) -> DataFrame:
+def add_batch_time(stream: DataFrame, millis: int | None = None) -> DataFrame:
     """Add the time of the micro-batch: Spark's own, which a replay has again."""
-    told = F.current_timestamp() if millis is None else F.timestamp_millis(F.lit(millis))
-    return stream.withColumn(_TIME, told)
+    time = F.current_timestamp() if millis is None else F.timestamp_millis(F.lit(millis))
+    return stream.withColumn(_TIME, time)
 
 
-def quarantined(missing: DataFrame, stream: list[str], query: str, number: int) -> DataFrame:
-    """Give rows as the quarantine has them: the stream's columns as they came, and what happened.
+def quarantine_rows(missing: DataFrame, stream: list[str], query: str, number: int) -> DataFrame:
+    """Return rows as the quarantine has them: the stream's columns as they came, and what happened.
 
-    Parameters
-    ----------
-    missing
-        Rows with `REASON` and `ENRICHMENT`, of a stream that was `timed`.
-    stream
-        The names of the columns that the stream came with.
-    query, number
-        What wrote them.
+    ``missing`` has `REASON` and `ENRICHMENT`, and the time that `add_batch_time` added; ``stream``
+    names the columns that the stream came with.
     """
     return missing.select(
-        *map(quoted, stream),
+        *map(quote, stream),
         REASON,
         ENRICHMENT,
         F.col(_TIME).alias(TIME),

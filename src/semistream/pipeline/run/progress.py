@@ -1,4 +1,4 @@
-"""What a running pipeline reports, a batch at a time."""
+"""Reports of a running pipeline, one a batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from semistream.spark.cluster.executors import context_of
-from semistream.spark.metrics.watch import add_reader, remove_reader, was_told
+from semistream.spark.metrics.listener import add_reader, has_reported, remove_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from semistream.spark.metrics.watch import BatchMetrics
+    from semistream.spark.metrics.report import BatchMetrics
 
 __all__ = ["POLL_SECONDS", "Metrics", "Reports"]
 
-POLL_SECONDS = 0.2
-_PATIENCE_SECONDS = 5.0
+POLL_SECONDS = 0.2  # short beside a micro-batch, long beside what a look costs
+_PATIENCE_SECONDS = 5.0  # Spark's listeners may be behind; a report must not wait for ever
 
 
 class Metrics:
-    """Takes what the enrichments of a query report, batch by batch, until it is closed."""
+    """Collects what the enrichments of a query report, batch by batch, until it is closed."""
 
     def __init__(self, spark: SparkSession, steps: int) -> None:
         self._spark = spark
@@ -36,35 +36,34 @@ class Metrics:
             add_reader(spark, self._reader)
 
     def close(self) -> None:
-        """Take no more."""
+        """Collect no more."""
         if self._watches:
             remove_reader(self._spark, self._reader)
 
     def has(self, query: str, batch: int) -> bool:
-        """Return whether all is known of a batch: Spark tells of its end in another thread."""
-        return not self._watches or was_told(self._spark, query, batch)
+        """Return whether all is known of a batch: Spark reports its end in another thread."""
+        return not self._watches or has_reported(self._spark, query, batch)
 
     def of(self, query: str, batch: int) -> dict[str, dict[str, Any]]:
-        """Give what the enrichments of the query did in a batch, by their names."""
+        """Return what the enrichments of the query did in a batch, by their names."""
         for metrics in [m for m in self._taken if m.query != query or m.batch < batch]:
             self._taken.remove(metrics)  # others may be added meanwhile
-        mine = [m for m in self._taken if (m.query, m.batch) == (query, batch)]
-        return {m.name: _told(m) for m in mine}
-
-
-def _told(metrics: BatchMetrics) -> dict[str, Any]:
-    return {
-        "rows": metrics.rows,
-        "matched": metrics.matched,
-        "absent": metrics.absent,
-        "null_keys": metrics.null_keys,
-        **metrics.missing,
-        "hit_rate": round(metrics.hit_rate, 4),
-        "pages_read": metrics.counters["pages_read"],
-        "bytes_read": metrics.counters["bytes_read"],
-        "memory": metrics.memory,
-        "budget": metrics.budget,
-    }
+        return {
+            m.name: {
+                "rows": m.rows,
+                "matched": m.matched,
+                "absent": m.absent,
+                "null_keys": m.null_keys,
+                **m.missing,
+                "hit_rate": round(m.hit_rate, 4),
+                "pages_read": m.counters["pages_read"],
+                "bytes_read": m.counters["bytes_read"],
+                "memory": m.memory,
+                "budget": m.budget,
+            }
+            for m in self._taken
+            if (m.query, m.batch) == (query, batch)
+        }
 
 
 class Reports:
@@ -80,19 +79,22 @@ class Reports:
         self._last = -1
         self._waiting: list[tuple[float, dict[str, Any]]] = []
         self.row = 0
+        """The row to which a generator has come."""
 
     def look(self) -> None:
         """Report the batches that have ended."""
-        for progress in self._query.recentProgress:
-            told = json.loads(progress.json)
-            if told["batchId"] > self._last and "addBatch" in told["durationMs"]:
-                self._last = told["batchId"]
-                self.row = max(self.row, _row(told))
-                self._waiting.append((time.monotonic() + _PATIENCE_SECONDS, told))
+        for each in self._query.recentProgress:
+            progress = json.loads(each.json)
+            if progress["batchId"] > self._last and "addBatch" in progress["durationMs"]:
+                self._last = progress["batchId"]
+                end = progress["sources"][0].get("endOffset")
+                if isinstance(end, dict):
+                    self.row = max(self.row, int(end.get("row", 0)))
+                self._waiting.append((time.monotonic() + _PATIENCE_SECONDS, progress))
         self._report()
 
     def finish(self) -> None:
-        """Report what is left."""
+        """Report the remaining batches."""
         self.look()
         while self._waiting:
             time.sleep(POLL_SECONDS)
@@ -101,34 +103,31 @@ class Reports:
     def _report(self) -> None:
         """Report batches as soon as their metrics are known, or after some seconds without them."""
         while self._waiting:
-            until, told = self._waiting[0]
-            query = told["id"], told["batchId"]
-            if self._metrics and not self._metrics.has(*query) and time.monotonic() < until:
+            until, progress = self._waiting[0]
+            batch = progress["id"], progress["batchId"]
+            if self._metrics and not self._metrics.has(*batch) and time.monotonic() < until:
                 return
-            ours = self._metrics.of(*query) if self._metrics else {}
-            self._seen(_report(told, ours or _observed(told)))
+            steps = self._metrics.of(*batch) if self._metrics else {}
+            self._seen(_report(progress, steps))
             del self._waiting[0]
 
 
-def _row(told: dict[str, Any]) -> int:
-    end = told["sources"][0].get("endOffset")
-    return int(end["row"]) if isinstance(end, dict) and "row" in end else 0
-
-
-def _report(told: dict[str, Any], steps: dict[str, Any]) -> dict[str, Any]:
-    seconds = told["durationMs"].get("triggerExecution", 0) / 1000
-    return {
-        "batch": told["batchId"],
-        "time": told["timestamp"],
-        "rows": told["numInputRows"],
-        "seconds": seconds,
-        "rows_per_second": round(told["numInputRows"] / seconds, 1) if seconds else None,
-        "enrich": steps,
+def _report(progress: dict[str, Any], steps: dict[str, Any]) -> dict[str, Any]:
+    """Return the report of a batch; without metrics, with what Spark observed of enrichments."""
+    seconds, rows = (
+        progress["durationMs"].get("triggerExecution", 0) / 1000,
+        progress["numInputRows"],
+    )
+    observed = {
+        name.removeprefix("semistream."): value
+        for name, value in (progress.get("observedMetrics") or {}).items()
+        if name.startswith("semistream.")
     }
-
-
-def _observed(told: dict[str, Any]) -> dict[str, Any]:
-    """Give what Spark itself observed of the enrichments."""
-    found = told.get("observedMetrics") or {}
-    ours = {name: value for name, value in found.items() if name.startswith("semistream.")}
-    return {name.removeprefix("semistream."): value for name, value in ours.items()}
+    return {
+        "batch": progress["batchId"],
+        "time": progress["timestamp"],
+        "rows": rows,
+        "seconds": seconds,
+        "rows_per_second": round(rows / seconds, 1) if seconds else None,
+        "enrich": steps or observed,
+    }

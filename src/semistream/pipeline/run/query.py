@@ -10,18 +10,19 @@ from semistream.pipeline.checkpoint import checkpoint
 from semistream.pipeline.file.check import Flow, Surroundings, check
 from semistream.pipeline.file.errors import PipelineError, Problem
 from semistream.pipeline.file.models import NOW
-from semistream.pipeline.io.heartbeat import beating
-from semistream.pipeline.io.sinks import writer
+from semistream.pipeline.io.delta import limit_log_tasks
+from semistream.pipeline.io.heartbeat import add_heartbeat
+from semistream.pipeline.io.sinks import stream_writer
 from semistream.pipeline.io.sources import load
-from semistream.pipeline.late.split import arranged, timed
-from semistream.pipeline.run.batchwise import Batchwise, check_dimensions, status_column
+from semistream.pipeline.late.split import add_batch_time, select_columns
+from semistream.pipeline.run.batch_writer import BatchWriter, check_dimensions, status_column
 from semistream.spark.cluster import jars
-from semistream.spark.cluster.executors import tasks_at_once
+from semistream.spark.cluster.executors import context_of, tasks_at_once
 from semistream.spark.cluster.session import session
 from semistream.spark.enrich.enrichment import enrich_frame
 from semistream.spark.lookup.copies import local_copy
 from semistream.spark.lookup.job import Copies
-from semistream.spark.types import arrow_schema, transferred, type_name
+from semistream.spark.types import arrow_schema, transfer_type, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,20 +35,20 @@ if TYPE_CHECKING:
     from semistream.pipeline import Pipeline
     from semistream.pipeline.file.models import Enrichment
 
-__all__ = ["Prepared", "checked", "enriched", "prepare", "session_for", "start"]
+__all__ = ["PreparedPipeline", "check_schemas", "enrich_all", "prepare", "session_for", "start"]
 
 _ASKED = ("transfer", "partition")
 _CONNECTORS = {"kafka", "delta", "postgresql"}
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedPipeline:
     """A pipeline that was checked against the real schemas, and can start."""
 
     pipeline: Pipeline
     flow: Flow
     frame: DataFrame
-    """What reaches the sink; with status columns where rows are parted by them."""
+    """What reaches the sink; with status columns where rows are split by them."""
 
 
 def session_for(pipeline: Pipeline, master: str | None = None) -> SparkSession:
@@ -55,7 +56,10 @@ def session_for(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     wanted = {pipeline.source.kind, pipeline.sink.kind, *(["delta"] if pipeline.by_batch else [])}
     needed = wanted & _CONNECTORS
     config = _merged(jars.resolve(needed) if needed else {}, pipeline.spark)
-    return session(f"semistream {pipeline.name}", master=master, config=config)
+    spark = session(f"semistream {pipeline.name}", master=master, config=config)
+    if "delta" in needed and context_of(spark) is not None:
+        limit_log_tasks(spark)
+    return spark
 
 
 def _merged(connectors: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
@@ -67,7 +71,7 @@ def _merged(connectors: Mapping[str, str], given: Mapping[str, str]) -> dict[str
     return both
 
 
-def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
+def prepare(pipeline: Pipeline, spark: SparkSession) -> PreparedPipeline:
     """Check a pipeline against the schemas of its source and its masters; nothing starts.
 
     Raises
@@ -76,17 +80,19 @@ def prepare(pipeline: Pipeline, spark: SparkSession) -> Prepared:
         Columns, types or budgets do not go together: every mistake, each with its line.
     """
     stream = load(pipeline, spark)
-    flow = checked(pipeline, spark, stream)
+    flow = check_schemas(pipeline, spark, stream)
     if pipeline.waits:
-        stream = beating(stream, pipeline.waiting.delay)
+        stream = add_heartbeat(stream, pipeline.waiting.delay)
     if pipeline.by_batch:
-        return Prepared(pipeline, flow, enriched(timed(stream), pipeline))
-    return Prepared(pipeline, flow, arranged(enriched(stream, pipeline), flow.columns))
+        rows = enrich_all(add_batch_time(stream), pipeline)
+    else:
+        rows = select_columns(enrich_all(stream, pipeline), flow.columns)
+    return PreparedPipeline(pipeline, flow, rows)
 
 
-def checked(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
+def check_schemas(pipeline: Pipeline, spark: SparkSession, stream: DataFrame) -> Flow:
     """Check a pipeline against the schemas of its stream, or of a batch, and of its masters."""
-    around = Surroundings(tasks_at_once(spark), _open, transferred, type_name)
+    around = Surroundings(tasks_at_once(spark), _open, transfer_type, type_name)
     flow = check(pipeline, arrow_schema(stream.schema), around)
     check_dimensions(pipeline, flow, spark)
     return flow
@@ -97,7 +103,7 @@ def _open(step: Enrichment) -> Master:
     return step.open(local_copy(step.master, copies) if copies else "")
 
 
-def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> DataFrame:
+def enrich_all(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> DataFrame:
     """Join a stream, or a batch, with the masters of a pipeline; some rows perhaps again."""
     for i, step in enumerate(pipeline.enrich):
         options = replace(step.enrich_options, status=status_column(step, i) or "")
@@ -120,9 +126,9 @@ def enriched(stream: DataFrame, pipeline: Pipeline, again: bool = False) -> Data
 
 
 def start(
-    pipeline: Pipeline | Prepared, spark: SparkSession, *, once: bool = False
+    pipeline: Pipeline | PreparedPipeline, spark: SparkSession, *, once: bool = False
 ) -> StreamingQuery:
-    """Start a pipeline; give Spark's query, which runs until it is stopped or has ended.
+    """Start a pipeline; return Spark's query, which runs until it is stopped or has ended.
 
     It goes on where its checkpoint says.
 
@@ -134,7 +140,7 @@ def start(
         The session, from `session_for` or your own.
     once
         Process what is there and end, whatever the file's trigger says. The generator has no end
-        to find: it is stopped by `semistream.pipeline.run.running.follow`.
+        to find: it is stopped by `semistream.pipeline.run.runner.follow`.
 
     Raises
     ------
@@ -143,26 +149,26 @@ def start(
     CheckpointError
         The checkpoint is another pipeline's, or what it was begun with has changed.
     """
-    ready = pipeline if isinstance(pipeline, Prepared) else prepare(pipeline, spark)
-    told = ready.pipeline
-    query = checkpoint.claim(told, ready.flow, spark)
-    found = _writer(ready, query).outputMode("append").queryName(told.name)
-    found = found.option("checkpointLocation", told.checkpoint)
-    return _triggered(found, told, once).start()
-
-
-def _writer(ready: Prepared, query: str) -> DataStreamWriter:
-    told, flow = ready.pipeline, ready.flow
-    if not told.by_batch:
-        return writer(told.sink, ready.frame, query)
-    batches = Batchwise(told, flow, lambda rows: enriched(rows, told, again=True), query)
-    batches.decisions(ready.frame.sparkSession).restore_pins()
-    return ready.frame.writeStream.foreachBatch(batches.writer(ready.frame))
-
-
-def _triggered(found: DataStreamWriter, pipeline: Pipeline, once: bool) -> DataStreamWriter:
-    if once or pipeline.trigger == NOW:
+    ready = pipeline if isinstance(pipeline, PreparedPipeline) else prepare(pipeline, spark)
+    settings = ready.pipeline
+    query = checkpoint.claim(settings, ready.flow, spark)
+    writer = _writer(ready, query).outputMode("append").queryName(settings.name)
+    writer = writer.option("checkpointLocation", settings.checkpoint)
+    if once or settings.trigger == NOW:
         # Spark would ask the generator only once for its end, and stop after a first batch.
-        made = pipeline.source.kind == "generator"
-        return found if made else found.trigger(availableNow=True)
-    return found.trigger(processingTime=pipeline.trigger) if pipeline.trigger else found
+        if settings.source.kind != "generator":
+            writer = writer.trigger(availableNow=True)
+    elif settings.trigger:
+        writer = writer.trigger(processingTime=settings.trigger)
+    return writer.start()
+
+
+def _writer(ready: PreparedPipeline, query: str) -> DataStreamWriter:
+    settings, frame = ready.pipeline, ready.frame
+    if not settings.by_batch:
+        return stream_writer(settings.sink, frame, query)
+    batches = BatchWriter(
+        settings, ready.flow, lambda rows: enrich_all(rows, settings, again=True), query
+    )
+    batches.batch_log(frame.sparkSession).restore_pins()
+    return frame.writeStream.foreachBatch(batches.writer(frame))

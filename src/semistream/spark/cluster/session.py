@@ -58,7 +58,7 @@ def session(
     config: Mapping[str, str] | None = None,
     jars: Sequence[str | Path] = (),
 ) -> SparkSession:
-    """Give the active Spark session, or start one that is set up for enrichment.
+    """Return the active Spark session, or start one that is set up for enrichment.
 
     Parameters
     ----------
@@ -156,9 +156,9 @@ def _quiet(config: dict[str, str]) -> dict[str, str]:
 
 
 def _default_master(environment: Mapping[str, str]) -> str | None:
-    """Leave the choice to Spark where someone may have told it; it is local otherwise."""
-    told = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_REMOTE")
-    return None if any(name in environment for name in told) else "local[*]"
+    """Return None, leaving the choice to Spark, where its settings may say; else ``local[*]``."""
+    names = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_REMOTE")
+    return None if any(name in environment for name in names) else "local[*]"
 
 
 def _is_remote(master: str | None) -> bool:

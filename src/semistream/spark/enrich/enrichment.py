@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import warnings
@@ -18,6 +17,7 @@ from semistream.master.place import without_secrets
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.names import check_text
 from semistream.spark.cluster import executors as cluster
+from semistream.spark.cluster.context_state import state_of
 from semistream.spark.enrich.choice import (
     Setting,
     affordable,
@@ -30,21 +30,19 @@ from semistream.spark.jvm.lookup import by_jvm, why_not
 from semistream.spark.lookup.database import for_workers
 from semistream.spark.lookup.job import Copies, Job
 from semistream.spark.lookup.outcome import marks_of
-from semistream.spark.lookup.route import routed
-from semistream.spark.lookup.snapshot import attempt_of_driver, settled
+from semistream.spark.lookup.route import route_rows
+from semistream.spark.lookup.snapshot import attempt_of_driver, choose_snapshot
 from semistream.spark.lookup.transfer import by_keys, by_rows
-from semistream.spark.lookup.worker import opened
-from semistream.spark.metrics.watch import note_enrichment, reports_of
+from semistream.spark.lookup.worker import open_job_master
+from semistream.spark.metrics.listener import note_enrichment, report_channel
 from semistream.spark.types import arrow_schema, check_collations
 from semistream.spec import resolve_how
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from semistream.master import Master
     from semistream.options import EnrichOptions
-
-    Numbers = dict[str, itertools.count[int]]
 
 __all__ = ["enrich_frame"]
 
@@ -70,9 +68,11 @@ def enrich_frame(
     """
     spark = df.sparkSession
     job = _job(df, master, options)
-    name = job.called if keep_name else _unique(job.called, spark)
-    job = settled(spark, replace(job, name=name, single=single), df.isStreaming)
-    table = opened(job)
+    name = job.called
+    if not keep_name:
+        name = state_of(spark).unique_name(name, attempt_of_driver(spark))
+    job = choose_snapshot(spark, replace(job, name=name, single=single), df.isStreaming)
+    table = open_job_master(job)
     if isinstance(table, FileMaster) and not df.isStreaming:  # also where nothing could be held
         job = replace(job, files=table.manifest.files)
     job = job.resolved(table, options.on, options.select)
@@ -87,11 +87,11 @@ def enrich_frame(
     partition = choose_partition(options.partition, setting)
     log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
     if partition.value == "key":
-        df = routed(df, job, everywhere)
-    channel = reports_of(df)
+        df = route_rows(df, job, everywhere)
+    channel = report_channel(df)
     if transfer.value == "none":
         return by_jvm(df, job, table)
-    note_enrichment(job, None)
+    note_enrichment(state_of(spark), job, None)
     if warning := cluster.memory_warning(spark, job.memory, job.tasks):
         warnings.warn(warning, stacklevel=3)
     by = by_rows if transfer.value == "rows" else by_keys
@@ -183,22 +183,3 @@ def _earlier(df: DataFrame, how: str) -> tuple[str, ...]:
         )
         raise OptionError(msg)
     return tuple(mark.column for mark in marks)
-
-
-_names: Numbers = {}
-_names_in_batch: dict[str, tuple[tuple[str, ...], Numbers]] = {}
-
-
-def _unique(name: str, spark: SparkSession) -> str:
-    """Return a name that no other enrichment of this process has.
-
-    Those that are made in a foreachBatch are the same in every batch, and keep their names.
-    """
-    attempt, numbers = attempt_of_driver(spark), _names
-    if attempt:
-        query, *_ = attempt
-        if query not in _names_in_batch or _names_in_batch[query][0] != attempt:
-            _names_in_batch[query] = attempt, {}
-        numbers = _names_in_batch[query][1]
-    number = next(numbers.setdefault(name, itertools.count(1)))
-    return name if number == 1 else f"{name}_{number}"

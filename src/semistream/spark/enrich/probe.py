@@ -12,9 +12,9 @@ import pyarrow as pa
 from semistream.errors import MasterError, SemistreamError
 from semistream.master.place import without_secrets
 from semistream.spark.cluster.executors import context_of, executors, is_local
-from semistream.spark.lookup.database import reach
+from semistream.spark.lookup.database import check_table
 from semistream.spark.lookup.snapshot import may_pin, warn_unpinned
-from semistream.spark.lookup.worker import opened_files
+from semistream.spark.lookup.worker import open_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -84,9 +84,9 @@ def _report(job: Job) -> _Report:
     error, held = "", 0.0
     try:
         if job.database is None:
-            held = opened_files(job).reader().held()
+            held = open_files(job).reader().held()
         else:
-            reach(job.database)
+            check_table(job.database)
     except (SemistreamError, OSError) as failure:
         error = f"{failure}."
     pins = not job.is_versioned or may_pin(job.path)

@@ -12,13 +12,13 @@ import zipfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from semistream.errors import SemistreamError
 from semistream.master.files.drafts import Draft
+from semistream.spark.cluster.context_state import state_of
 from semistream.system.user_cache import is_safe, private_cache, user_cache
 
 if TYPE_CHECKING:
@@ -30,23 +30,22 @@ __all__ = ["ClassesError", "add_classes", "java_object"]
 log = logging.getLogger(__name__)
 
 _SOURCES = sorted(Path(__file__).parent.glob("*.java"))
-_ADDED: WeakSet[SparkContext] = WeakSet()
 
 
 class ClassesError(SemistreamError):
-    """The classes cannot be had in this session."""
+    """The classes are not available in this session."""
 
 
 def add_classes(spark: SparkSession) -> None:
-    """Have the session and its executors load the classes; once is enough.
+    """Load the classes into the session's JVM and its executors, once a context.
 
     Raises
     ------
     ClassesError
         This version of Spark does not compile them, or they cannot be kept on disk.
     """
-    context = spark.sparkContext
-    if context in _ADDED:
+    context, state = spark.sparkContext, state_of(spark)
+    if state.has_classes:
         return
     try:
         path = _jar(context, spark.version)
@@ -59,11 +58,11 @@ def add_classes(spark: SparkSession) -> None:
         first = str(error).strip().partition("\n")[0]
         msg = f"the classes for look-ups in Java cannot be had on Spark {spark.version}: {first}"
         raise ClassesError(msg) from error
-    _ADDED.add(context)
+    state.has_classes = True
 
 
 def java_object(spark: SparkSession, name: str, *arguments: object) -> Any:  # noqa: ANN401
-    """Make an object of one of the classes, which were added to the session."""
+    """Return a new object of one of the classes, which were added to the session."""
     jvm = _gateway(spark.sparkContext).jvm
     loader = jvm.Thread.currentThread().getContextClassLoader()
     constructor = loader.loadClass(f"semistream.{name}").getConstructors()[0]
@@ -74,13 +73,17 @@ def java_object(spark: SparkSession, name: str, *arguments: object) -> Any:  # n
 
 
 def _jar(context: SparkContext, version: str) -> Path:
-    """Give the archive with the compiled classes; it is made once for a version of Spark."""
+    """Return the archive with the compiled classes, made once for a version of Spark."""
     sources = {f"semistream/{path.name}": path.read_text() for path in _SOURCES}
     made_of = "\0".join([version, *sources.values()])
     name = f"semistream-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.jar"
     folder = private_cache("classes") or _own_folder()
     if not is_safe(folder / name):  # someone else's would run with the rights of this user
-        with Draft(folder, _archive(_compiled(context, sources))) as draft:
+        memory = io.BytesIO()
+        with zipfile.ZipFile(memory, "w") as archive:
+            for file, content in _compile(context, sources).items():
+                archive.writestr(file, content)
+        with Draft(folder, memory.getvalue()) as draft:
             draft.sync()
             draft.publish(name)
     return folder / name
@@ -95,16 +98,8 @@ def _own_folder() -> Path:
     return Path(folder)
 
 
-def _archive(files: dict[str, bytes]) -> bytes:
-    memory = io.BytesIO()
-    with zipfile.ZipFile(memory, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return memory.getvalue()
-
-
-def _compiled(context: SparkContext, sources: dict[str, str]) -> dict[str, bytes]:
-    """Give the classes as Janino makes them, which Spark compiles its own generated code with."""
+def _compile(context: SparkContext, sources: dict[str, str]) -> dict[str, bytes]:
+    """Compile the classes with Janino, which Spark compiles its own generated code with."""
     codehaus = _gateway(context).jvm.org.codehaus
     resources = codehaus.commons.compiler.util.resource
     compiler, made = codehaus.janino.CompilerFactory().newCompiler(), resources.MapResourceCreator()

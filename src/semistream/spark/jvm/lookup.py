@@ -1,4 +1,4 @@
-"""Enrichment without a way through Python: a function in the plan gives each key its master row."""
+"""Enrichment without Python: a function in Spark's plan looks each key's master row up."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from pyspark.sql.types import IntegralType, LongType, StringType
 from semistream.errors import MasterError
 from semistream.master import FileMaster
 from semistream.names import unused
+from semistream.spark.cluster.context_state import state_of
 from semistream.spark.cluster.executors import context_of
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
-from semistream.spark.jvm.description import described, known_bytes, unreadable
-from semistream.spark.lookup.outcome import Found, settled
-from semistream.spark.lookup.snapshot import batch_of_driver, may_pin, snapshot_of
-from semistream.spark.lookup.transfer import columns_of
-from semistream.spark.lookup.worker import checked
-from semistream.spark.metrics.watch import note_enrichment
-from semistream.spark.types import quoted
+from semistream.spark.jvm.description import describe_snapshot, directory_bytes, why_unreadable
+from semistream.spark.lookup.outcome import Answer, apply_outcome
+from semistream.spark.lookup.snapshot import batch_of_driver, may_pin, snapshot_files
+from semistream.spark.lookup.transfer import master_columns
+from semistream.spark.lookup.worker import open_checked
+from semistream.spark.metrics.listener import note_enrichment
+from semistream.spark.types import quote
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from semistream.master import Master
+    from semistream.spark.cluster.context_state import ContextState
     from semistream.spark.lookup.job import Job
 
     Describe = Callable[[str, str], str]
@@ -37,7 +39,7 @@ __all__ = ["by_jvm", "why_not"]
 
 
 def why_not(spark: SparkSession, job: Job, master: Master) -> str:
-    """Say why the JVM cannot do the look-ups of a job; nothing if it can."""
+    """Return why the JVM cannot do the look-ups of a job; empty if it can."""
     if context_of(spark) is None:
         return "over Spark Connect there is no way to Spark's JVM"
     if not (isinstance(master, FileMaster) and master.is_mapped):
@@ -54,17 +56,10 @@ def why_not(spark: SparkSession, job: Job, master: Master) -> str:
         return "in a foreachBatch rows are counted by Python's workers"
     if job.how in {"inner", "left"} and master.statistics.most_duplicates > 1:
         return "a key has several rows in this master"
-    return unreadable(master, job.select) or _too_large(job, master) or _no_classes(spark)
+    return _why_not_snapshot(job, master) or _why_no_classes(spark)
 
 
-def _too_large(job: Job, master: FileMaster) -> str:
-    held = known_bytes(master, job.select)
-    if held <= job.memory:
-        return ""
-    return f"it would hold {format_bytes(held)} of memory={format_bytes(job.memory)}"
-
-
-def _no_classes(spark: SparkSession) -> str:
+def _why_no_classes(spark: SparkSession) -> str:
     try:
         add_classes(spark)
     except ClassesError as error:
@@ -72,28 +67,35 @@ def _no_classes(spark: SparkSession) -> str:
     return ""
 
 
+def _why_not_snapshot(job: Job, master: FileMaster) -> str:
+    size = directory_bytes(master, job.select)
+    too_large = f"it would hold {format_bytes(size)} of memory={format_bytes(job.memory)}"
+    return why_unreadable(master, job.select) or (too_large if size > job.memory else "")
+
+
 def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
     """Have the JVM look rows up in the pages of a snapshot."""
-    calls, columns = _Calls(df.sparkSession), columns_of(job, master.schema)
-    if df.isStreaming:  # already now: metrics are told in the order of a query's enrichments
-        note_enrichment(job, known_bytes(master, job.select))
+    calls, columns = _Calls(df.sparkSession), master_columns(job, master.schema)
+    state = state_of(df.sparkSession)
+    if df.isStreaming:  # already now: metrics come in the order of a query's enrichments
+        note_enrichment(state, job, directory_bytes(master, job.select))
     (name,) = job.on
-    key = df[quoted(name)]
+    key = df[quote(name)]
     if isinstance(df.schema[name].dataType, IntegralType):
         key = key.cast("long")
     place_name, row_name = (unused(new, df.columns) for new in ("__place", "__row"))
-    snapshot, place = calls.snapshot(_describing(job)), F.col(place_name)
-    asked = df.withColumn(place_name, calls.lookup(job.name, "find", LongType(), [snapshot, key]))
+    snapshot, place = calls.snapshot(_description_of(state, job)), F.col(place_name)
+    rows = df.withColumn(place_name, calls.lookup(job.name, "find", LongType(), [snapshot, key]))
     matched = F.coalesce(place, F.lit(-1)) >= 0
     if not columns:
-        return settled(asked, job, Found(df.columns, matched, {}))
+        return apply_outcome(rows, job, Answer(df.columns, matched, {}))
     row = calls.lookup(job.name, "row", columns, [snapshot, place])
-    fields = {field: F.col(row_name)[field.name] for field in columns}
-    return settled(asked, job, Found(df.columns, matched, fields, {row_name: row}))
+    values = {field: F.col(row_name)[field.name] for field in columns}
+    return apply_outcome(rows, job, Answer(df.columns, matched, values, {row_name: row}))
 
 
-def _describing(job: Job) -> Describe:
-    """Give a function that describes the snapshot which a micro-batch of a query reads.
+def _description_of(state: ContextState, job: Job) -> Describe:
+    """Return a function that describes the snapshot which a micro-batch of a query reads.
 
     Both are empty outside of streams. Spark asks several times while it plans a micro-batch, and
     when it plans a run of another DataFrame: so its snapshot is held on.
@@ -102,32 +104,27 @@ def _describing(job: Job) -> Describe:
 
     def describe(query: str, batch: str) -> str:
         of = (query, batch) if query and batch else None
-        if of and not snapshot_of(job, of):
-            # Asked twice it might give two, and what was found in one be taken from the other.
+        if of and not snapshot_files(job, of):
+            # Asked twice it might return two, and a place in one be taken for one in the other.
             msg = f"{job.shown}: snapshots cannot be pinned there any more; start the query again"
             raise MasterError(msg)
-        master = checked(job, of)
+        master = open_checked(job, of)
         text = last.get(master.manifest.files)
         if text is None:
-            text = _described(job, master, streaming=bool(of))
+            if why := _why_not_snapshot(job, master):
+                msg = (
+                    f"{job.shown}: since the query {job.name!r} was started the master has changed "
+                    f"so that Java cannot read it ({why}); start the query again"
+                )
+                raise MasterError(msg)
+            if of:
+                note_enrichment(state, job, directory_bytes(master, job.select))
+            text = describe_snapshot(master, job.select)
             last.clear()
             last[master.manifest.files] = text
         return text
 
     return describe
-
-
-def _described(job: Job, master: FileMaster, streaming: bool) -> str:
-    """Describe a snapshot that may have come since the query was started."""
-    if why := unreadable(master, job.select) or _too_large(job, master):
-        msg = (
-            f"{job.shown}: since the query {job.name!r} was started the master has changed so that "
-            f"Java cannot read it ({why}); start the query again"
-        )
-        raise MasterError(msg)
-    if streaming:
-        note_enrichment(job, known_bytes(master, job.select))
-    return described(master, job.select)
 
 
 class _Calls:
@@ -138,13 +135,13 @@ class _Calls:
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - the one way to Java
 
     def snapshot(self, describe: Describe) -> Column:
-        """Give what stands for the snapshot: a constant, computed whenever Spark plans a run."""
+        """Return what stands for the snapshot: a constant, computed whenever Spark plans a run."""
         ensure_callback_server_started(self._gateway)  # type: ignore[no-untyped-call]
-        asked = java_object(self._spark, "Snapshots", _Asked(describe))
-        return self._call(asked, "current", StringType(), [], constant=True)
+        snapshots = java_object(self._spark, "Snapshots", _Callback(describe))
+        return self._call(snapshots, "current", StringType(), [], constant=True)
 
     def lookup(self, name: str, method: str, kind: DataType, arguments: Sequence[Column]) -> Column:
-        """Give what a look-up gives, one of its own: it remembers what it was last called with.
+        """Return what a look-up returns, one of its own: it caches what it was last called with.
 
         It counts as nondeterministic, so that Spark does not compute it twice where it is used
         twice.
@@ -160,15 +157,15 @@ class _Calls:
         arguments: Sequence[Column],
         constant: bool,
     ) -> Column:
-        """Give what a method returns of an object that travels with the plan."""
+        """Return what a method returns of an object that travels with the plan."""
         from pyspark.sql.classic.column import Column as Classic  # noqa: PLC0415 - not over Connect
 
         sql = self._gateway.jvm.org.apache.spark.sql
         expressions, columns = sql.catalyst.expressions, sql.classic.ExpressionUtils
-        asked = [columns.expression(argument._jc) for argument in arguments]  # noqa: SLF001
+        inputs = [columns.expression(argument._jc) for argument in arguments]  # noqa: SLF001
         literal, result = expressions.Literal.fromObject(target), self._type(kind)
         invoke = expressions.objects.Invoke(
-            literal, method, result, self._seq(asked), self._seq([]), True, True, constant
+            literal, method, result, self._seq(inputs), self._seq([]), True, True, constant
         )
         column: Column = Classic(columns.column(invoke))
         return column
@@ -180,7 +177,7 @@ class _Calls:
         return self._gateway.jvm.PythonUtils.toSeq(items)
 
 
-class _Asked:
+class _Callback:
     """A function of the driver's Python that Java calls."""
 
     class Java:
@@ -192,5 +189,5 @@ class _Asked:
         self._describe = describe
 
     def apply(self, query: str | None, batch: str | None) -> str:
-        """Give the description for a micro-batch of a query."""
+        """Return the description for a micro-batch of a query."""
         return self._describe(query or "", batch or "")

@@ -22,6 +22,7 @@ from semistream.errors import (
 from semistream.master.files.drafts import sync_folder, writing
 from semistream.master.files.format import MANIFEST, Manifest, checksum
 from semistream.master.place import locate, without_secrets
+from semistream.spark.lookup.process_cache import PROCESS
 from semistream.system.shared_folder import own_folder, private_place
 from semistream.units import format_bytes
 
@@ -33,47 +34,48 @@ if TYPE_CHECKING:
 __all__ = ["local_copy"]
 
 _DRAFT = ".draft-"
-_CHUNK = 8 << 20
-_LINEAGE = 16  # files in a copy
-_AFRESH = 10.0  # seconds after which the source is asked again whether it was built anew
-_asked: dict[tuple[str, Copies], tuple[float, str, str]] = {}
-_in_use: dict[Path, int] = {}
+_CHUNK = 8 << 20  # bytes: large enough for an object store, small beside any budget
+_LINEAGE = 16  # files in a copy: those of some ten snapshots, a few KB each
+_TTL = 10.0  # seconds after which the source is asked again whether it was rebuilt
 
 
 def local_copy(source: str, copies: Copies, files: str = "") -> str:
-    """Give the folder of a copy of the master at ``source``, a path or an URI, and keep it in use.
+    """Return the folder of a copy of the master at ``source``, a path or a URI, and lock it.
 
-    Whoever comes first on a host fetches it, others wait. Copies that no process uses go, the
-    longest unused first, as far as the limit asks. ``files`` names the snapshot; else it is the
+    The first process of a host fetches it, others wait. Copies that no process uses are removed,
+    the longest unused first, as far as the limit asks. ``files`` names the snapshot; else it is the
     current one, as of a few seconds ago.
     """
-    known = _asked.get((source, copies))
-    if known is None or known[1] != files or (not files and _is_old(known[0])):
-        copy = _fetched(source, copies, files)
+    known, now = PROCESS.copies.get((source, copies)), time.monotonic()
+    if known is None or known[1] != files or (not files and now - known[0] > _TTL):
+        copy = _fetch(source, copies, files)
         if known is not None and known[2] != str(copy):
-            _leave(Path(known[2]))  # others may remove it; opened files stay
-        known = _asked[source, copies] = time.monotonic(), files, str(copy)
+            _unlock(Path(known[2]))  # others may remove it; opened files stay
+        known = PROCESS.copies[source, copies] = time.monotonic(), files, str(copy)
     return known[2]
 
 
-def _is_old(asked: float) -> bool:
-    return time.monotonic() - asked > _AFRESH
-
-
-def _fetched(source: str, copies: Copies, files: str) -> Path:
-    system, path = _file_system(source)
+def _fetch(source: str, copies: Copies, files: str) -> Path:
+    if "://" in source:
+        system, path = locate(source)
+    else:
+        system, path = fs.LocalFileSystem(), str(Path(source).resolve())
     manifest = _manifest(system, path, source, files)
     usual = private_place("semistream-copies", Path(tempfile.gettempdir()))
     folder = own_folder(own_folder(Path(copies.folder or usual)) / "masters")
     copy = folder / manifest.files
     with _alone(folder):
         if not _is_whole(copy, manifest):
-            _leave(copy)  # the lock on what is left of a damaged one would not hold the new one
-            _remove_drafts(folder)
+            _unlock(copy)  # the lock on what is left of a damaged one would not hold the new one
+            for draft in folder.glob(f"{_DRAFT}*"):  # of processes that were killed
+                shutil.rmtree(draft, ignore_errors=True)
             size = sum(system.get_file_info(f"{path}/{name}").size or 0 for name in manifest.names)
             _make_room(folder, size, copies.limit, source)
             _copy(system, path, manifest, copy)
-        _use(copy)
+        if copy not in PROCESS.copy_locks:  # until this process ends
+            handle = PROCESS.copy_locks[copy] = os.open(copy, os.O_RDONLY)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        os.utime(copy)
     return copy
 
 
@@ -99,40 +101,25 @@ def _is_whole(copy: Path, manifest: Manifest) -> bool:
         return False
 
 
-def _remove_drafts(folder: Path) -> None:
-    """Remove what processes left that were killed; no other is at it now."""
-    for draft in folder.glob(f"{_DRAFT}*"):
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _file_system(source: str) -> tuple[fs.FileSystem, str]:
-    if "://" not in source:
-        return fs.LocalFileSystem(), str(Path(source).resolve())
-    return locate(source)
-
-
 def _manifest(system: fs.FileSystem, path: str, source: str, files: str) -> Manifest:
     """Read the manifest of a snapshot, or the current one; it may have no copy under its name."""
+    shown = without_secrets(source)
     with tempfile.TemporaryDirectory() as scratch:
         for name in ([f"{files}.manifest"] if files else []) + [MANIFEST]:
-            with suppress(FileNotFoundError):
+            try:
                 _copy_file(system, f"{path}/{name}", Path(scratch) / name)
-                manifest = _loaded(Path(scratch), name, source)
-                if manifest.files.startswith(files):
-                    return manifest
+                manifest = Manifest.load(Path(scratch), name)
+            except FileNotFoundError:
+                continue
+            except MasterError as error:  # named by where it came from, not by a file that is gone
+                raise type(error)(str(error).replace(scratch, shown)) from None
+            if manifest.files.startswith(files):
+                return manifest
     if files:
-        msg = f"{without_secrets(source)}: the master has no snapshot {files} (any more)."
+        msg = f"{shown}: the master has no snapshot {files} (any more)."
         raise SnapshotNotFoundError(msg)
-    msg = f"{without_secrets(source)}: there is no master table (no {MANIFEST}); see build_master"
+    msg = f"{shown}: there is no master table (no {MANIFEST}); see build_master"
     raise MasterNotFoundError(msg)
-
-
-def _loaded(scratch: Path, name: str, source: str) -> Manifest:
-    try:
-        return Manifest.load(scratch, name)
-    except MasterError as error:  # named by where it came from, not by a file that is gone
-        msg = str(error).replace(str(scratch), without_secrets(source))
-        raise type(error)(msg) from None
 
 
 def _copy(system: fs.FileSystem, path: str, manifest: Manifest, copy: Path) -> None:
@@ -149,18 +136,18 @@ def _copy(system: fs.FileSystem, path: str, manifest: Manifest, copy: Path) -> N
             raise MasterError(msg)  # a store that is behind, perhaps: Spark tries again
         for file in (*draft.iterdir(), draft):
             sync_folder(file)
-        shutil.rmtree(copy, ignore_errors=True)  # what is left of one
+        shutil.rmtree(copy, ignore_errors=True)  # what is left of a damaged one
         draft.rename(copy)
         sync_folder(copy.parent)
     except FileNotFoundError as error:
-        msg = f"{path}: the master was built anew while it was copied"
+        msg = f"{path}: the master was rebuilt while it was copied"
         raise MasterError(msg) from error  # Spark tries again
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
 def _copy_lineage(system: fs.FileSystem, path: str, manifest: Manifest, draft: Path) -> None:
-    """Copy what tells of the snapshots before, so that rows in memory are not all forgotten."""
+    """Copy what describes earlier snapshots, so that rows in memory need not all be dropped."""
     with suppress(FileNotFoundError):
         while manifest.parent and len(list(draft.iterdir())) < _LINEAGE:
             for kind in ("manifest", "changes"):
@@ -179,54 +166,43 @@ def _copy_file(system: fs.FileSystem, source: str, target: Path) -> None:
 
 def _make_room(folder: Path, size: int, limit: int, source: str) -> None:
     copies = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    held = {p: sum(f.stat().st_size for f in p.iterdir()) for p in copies}
+    sizes = {p: sum(f.stat().st_size for f in p.iterdir()) for p in copies}
     for old in sorted(copies, key=lambda p: p.stat().st_mtime):
-        if sum(held.values()) + size > limit and _unused(old):
+        if sum(sizes.values()) + size > limit and _is_unused(old):
             # Under this name it is no copy any more, even if this process is killed.
             shutil.rmtree(old.rename(old.with_name(f"{_DRAFT}{old.name}")))
-            del held[old]
-    if sum(held.values()) + size > limit:
-        needed = format_bytes(sum(held.values()) + size + (1 << 30))
+            del sizes[old]
+    used = sum(sizes.values())
+    if used + size > limit:
         msg = (
             f"a local copy of {without_secrets(source)} needs {format_bytes(size)}, copies in use "
-            f"have {format_bytes(sum(held.values()))}, the limit is {format_bytes(limit)}; give "
-            f"localize='{needed}' or more"
+            f"have {format_bytes(used)}, the limit is {format_bytes(limit)}; give "
+            f"localize='{format_bytes(used + size + (1 << 30))}' or more"
         )
         raise BudgetError(msg)
 
 
-def _use(copy: Path) -> None:
-    """Hold a lock as long as this process lives, so that no other removes the copy."""
-    if copy not in _in_use:
-        _in_use[copy] = os.open(copy, os.O_RDONLY)
-        fcntl.flock(_in_use[copy], fcntl.LOCK_SH)
-    os.utime(copy)
+def _unlock(copy: Path) -> None:
+    if copy in PROCESS.copy_locks:
+        os.close(PROCESS.copy_locks.pop(copy))
 
 
-def _leave(copy: Path) -> None:
-    if copy in _in_use:
-        os.close(_in_use.pop(copy))
-
-
-def _unused(copy: Path) -> bool:
-    if copy in _in_use:
+def _is_unused(copy: Path) -> bool:
+    if copy in PROCESS.copy_locks:
         return False
-    handle = os.open(copy, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with _alone(copy, fcntl.LOCK_NB):
+            return True
     except BlockingIOError:
         return False
-    else:
-        return True
-    finally:
-        os.close(handle)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _alone(folder: Path, how: int = 0) -> Iterator[None]:
+    """Lock a folder exclusively."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX | how)
         yield
     finally:
         os.close(handle)

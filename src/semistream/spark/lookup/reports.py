@@ -1,4 +1,4 @@
-"""What tasks report to the driver of what they did."""
+"""Reports of tasks to the driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Key", "Report", "Reports"]
 Key = tuple[str, str, str]
 """Query, micro-batch, enrichment; the first two are empty outside of streams."""
 
-_KEPT = 256  # keys; a listener reads a micro-batch's when it ends
+_KEPT = 256  # keys: those of many micro-batches; a listener takes them out as each ends
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Report:
     tasks: int = 1
 
     def __add__(self, other: Report) -> Report:
-        """Give what both did.
+        """Return what both did.
 
         Examples
         --------
@@ -35,28 +35,27 @@ class Report:
         >>> one + Report({"rows_in": 3}, {"window": 5, "cache": 1}, 64)
         Report(counters={'rows_in': 5}, memory={'window': 10, 'cache': 1}, budget=64, tasks=2)
         """
-        counters = {k: self.counters.get(k, 0) + n for k, n in other.counters.items()}
-        memory = {**self.memory, **other.memory}
-        memory = {k: max(self.memory.get(k, 0), other.memory.get(k, 0)) for k in memory}
-        return Report(
-            {**self.counters, **counters},
-            memory,
-            max(self.budget, other.budget),
-            self.tasks + other.tasks,
-        )
+        counters = dict(self.counters)
+        for name, count in other.counters.items():
+            counters[name] = counters.get(name, 0) + count
+        memory = dict(self.memory)
+        for name, size in other.memory.items():
+            memory[name] = max(memory.get(name, 0), size)
+        tasks = self.tasks + other.tasks
+        return Report(counters, memory, max(self.budget, other.budget), tasks)
 
 
 class Reports(AccumulatorParam[dict[Key, Report]]):
     """Adds reports up by key, and keeps the latest."""
 
     def zero(self, value: dict[Key, Report]) -> dict[Key, Report]:  # noqa: ARG002
-        """Begin with none."""
+        """Return no reports."""
         return {}
 
     def addInPlace(  # noqa: N802 - Spark's name
         self, value1: dict[Key, Report], value2: dict[Key, Report]
     ) -> dict[Key, Report]:
-        """Take further reports in."""
+        """Add further reports to the first."""
         for key, report in value2.items():
             value1[key] = value1[key] + report if key in value1 else report
         for key in list(value1)[: max(0, len(value1) - _KEPT)]:

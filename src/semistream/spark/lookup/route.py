@@ -13,9 +13,9 @@ from pyspark.sql.types import IntegerType
 
 from semistream.arrow.types import cast
 from semistream.names import unused
-from semistream.spark.lookup.transfer import scalar
-from semistream.spark.lookup.worker import opened
-from semistream.spark.types import quoted
+from semistream.spark.lookup.transfer import arrow_column
+from semistream.spark.lookup.worker import open_job_master
+from semistream.spark.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
     from semistream.spark.lookup.job import Job
 
-__all__ = ["partitions_of", "routed"]
+__all__ = ["partitions_of", "route_rows"]
 
 _COMPARE = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
-_HOT = 8  # a page is hot when it has more than this part of a partition's fair share
-_FEW_KEYS = (1 << 16) - 1
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_HOT = 8  # a page with more than 1/8 of a partition's fair share could unbalance it
+_FEW_KEYS = (1 << 16) - 1  # buckets of keys: many beside any number of tasks
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads neighbours
 
 
-def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
-    """Give the same rows, those of a page in one partition, but for hot pages.
+def route_rows(df: DataFrame, job: Job, partitions: int) -> DataFrame:
+    """Return the same rows, those of a page in one partition, but for hot pages.
 
     Where a row of a hot page goes depends on the rows beside it. If an executor is lost, and a task
     that is run again has its rows in another order (because they came out of a shuffle), they are
@@ -51,7 +51,7 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
                 df.sparkSession.conf.set(setting, "true")
 
     def targets(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        master, fields = opened(job), [job.stream.field(name) for name in job.on]
+        master, fields = open_job_master(job), [job.stream.field(name) for name in job.on]
         # A database has no pages: then those of a few keys are as good. Hosts have seeds of their
         # own for it, and a task that is run again on another one must divide rows as before.
         live = master.is_live
@@ -62,13 +62,13 @@ def routed(df: DataFrame, job: Job, partitions: int) -> DataFrame:
             pages = (codes & _FEW_KEYS).astype(np.int32) if live else master.page_of(codes)
             yield pa.array(partitions_of(pages, partitions))
 
-    column = scalar(targets, IntegerType(), [df[quoted(name)] for name in job.on])
+    column = arrow_column(targets, IntegerType(), [df[quote(name)] for name in job.on])
     target = unused("__partition", df.columns)
     return df.withColumn(target, column).repartitionById(partitions, target).drop(target)
 
 
 def partitions_of(pages: npt.NDArray[np.int32], partitions: int) -> npt.NDArray[np.int32]:
-    """Give the partition of each row of a batch, from the page of its key.
+    """Return the partition of each row of a batch, from the page of its key.
 
     A page goes to the same partition always, in every batch and every task. Rows of hot pages, that
     is, of those with more than an eighth of a fair share of this batch, are dealt out in turn: no

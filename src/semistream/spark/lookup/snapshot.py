@@ -1,23 +1,20 @@
 """Which snapshot of a master a task reads: that of its micro-batch, whoever pinned it.
 
-A streaming DataFrame is pinned by its tasks, batch by batch; by the driver, where Java reads. Any
-other is settled by the driver before it runs: on the pin of the micro-batch in which it was made
-(``foreachBatch``), or else on the current snapshot, which is held for a day from its last use or
-until the driver ends. So is a snapshot that was chosen for a stream, by the driver too while the
-stream has nothing to do.
+A streaming DataFrame is pinned by its tasks, batch by batch; by the driver, where Java reads. For
+any other the driver chooses before it runs: the pin of the micro-batch in which it was made
+(``foreachBatch``), or else the current snapshot, which is held for a day from its last use or until
+the context ends. So is a snapshot that was chosen for a stream, by the driver too while the stream
+is idle.
 """
 
 from __future__ import annotations
 
-import atexit
 import errno
 import logging
-import os
 import time
-import uuid
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
@@ -28,7 +25,9 @@ from semistream.errors import SemistreamError
 from semistream.master import list_snapshots
 from semistream.master.place import without_secrets
 from semistream.master.snapshots import pins
+from semistream.spark.cluster.context_state import state_of
 from semistream.spark.cluster.executors import context_of
+from semistream.spark.lookup.process_cache import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,18 +35,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from semistream.master.snapshots.pins import Pin
+    from semistream.spark.cluster.context_state import ContextState
     from semistream.spark.lookup.job import Job
 
 __all__ = [
     "attempt_of_driver",
     "batch_of_driver",
-    "batch_of_task",
+    "choose_snapshot",
     "may_pin",
-    "pinned",
+    "pin_batch",
     "renew_holds",
-    "repinned",
-    "settled",
-    "snapshot_of",
+    "repin",
+    "snapshot_files",
     "task_property",
     "warn_unpinned",
 ]
@@ -60,105 +59,91 @@ _FORBIDDEN = {
     *(errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK),  # a file system without hard links or locks
 }
-_AGAIN = 3600.0  # seconds; what is held is held for a day
-_renewed: dict[tuple[str, str], float] = {}
-_last: dict[str, tuple[tuple[str, str], Pin]] = {}
+_RENEWAL = 3600.0  # seconds: often enough for holds that last a day
 
 
 def task_property(name: str) -> str:
-    """Give what Spark tells a task of the query that it belongs to."""
+    """Return what Spark tells a task of the query that it belongs to."""
     context = TaskContext.get()
     return (context.getLocalProperty(name) if context else None) or ""
 
 
-def batch_of_task() -> tuple[str, str] | None:
-    """Give the query and the micro-batch of this task, None where there are no such."""
-    query, batch = task_property(_QUERY), task_property(_BATCH)
-    return (query, batch) if query and batch else None
+def pin_batch(path: str, of: tuple[str, str] | None = None) -> Pin | None:
+    """Return the pin of a micro-batch, made now if this is the first to ask.
 
-
-def pinned(path: str, of: tuple[str, str] | None = None) -> Pin | None:
-    """Give the pin of this task's micro-batch, made now if this is the first to ask.
-
-    None where there is no micro-batch, and where no pin can be made: on an object store, or in a
-    folder that may not be written. The log says so, once.
-
-    Parameters
-    ----------
-    path
-        The master's folder; a copy has no pins of its own.
-    of
-        The query and the micro-batch, if they are not this task's.
+    The micro-batch is this task's, or ``of``: a query and a number. None where there is no
+    micro-batch, and where no pin can be made: on an object store, or in a folder that may not be
+    written. The log says so, once.
     """
     if of is not None:  # not to be remembered: a driver lives on when someone has removed a pin
-        query, number = of
-        return _allowed(path, lambda folder: pins.pin(folder, query, number))
-    batch = batch_of_task()
-    if batch is None:
+        return _try_there(path, lambda folder: pins.pin(folder, *of))
+    batch = task_property(_QUERY), task_property(_BATCH)
+    if not all(batch):
         return None
-    known = _last.get(path)
+    known = PROCESS.pins.get(path)
     if known is None or known[0] != batch:
-        found = pinned(path, batch)
-        if found is None:
+        pin = pin_batch(path, batch)
+        if pin is None:
             return None
-        known = _last[path] = batch, found
+        known = PROCESS.pins[path] = batch, pin
     return known[1]
 
 
-def repinned(path: str, of: tuple[str, str], files: str) -> str:
+def repin(path: str, of: tuple[str, str], files: str) -> str:
     """Return the files of the snapshot that is pinned for a micro-batch, empty if none can be.
 
     Where the pin is gone, ``files`` are pinned, if they are still there.
     """
-    folder = _folder_of(path)
-    if folder is None:
+    folder = _local_folder(path)
+    if folder is None or files not in {each.manifest.files for each in list_snapshots(folder)}:
         return ""
-    there = any(snapshot.manifest.files == files for snapshot in list_snapshots(folder))
-    pin = _allowed(path, lambda folder: pins.pin(folder, *of, files)) if there else None
+    pin = _try_there(path, lambda folder: pins.pin(folder, *of, files))
     return pin.files if pin else ""
 
 
-def snapshot_of(job: Job, of: tuple[str, str] | None = None) -> str:
-    """Give the files of the snapshot that a task reads, empty for the current one.
+def snapshot_files(job: Job, of: tuple[str, str] | None = None) -> str:
+    """Return the files of the snapshot that a task reads, empty for the current one.
 
-    ``of`` is as for `pinned`.
+    ``of`` is as for `pin_batch`.
     """
     if not job.files and job.is_versioned:
-        pin = pinned(job.path, of)
+        pin = pin_batch(job.path, of)
         return pin.files if pin else ""
     if job.holder:
-        _allowed(job.path, lambda folder: pins.hold(folder, job.holder, job.files))
+        _try_there(job.path, lambda folder: pins.hold(folder, job.holder, job.files))
     return job.files
 
 
-def settled(spark: SparkSession, job: Job, streaming: bool) -> Job:
-    """Give the job with the snapshot that all of its tasks read, unless they pin it themselves."""
+def choose_snapshot(spark: SparkSession, job: Job, streaming: bool) -> Job:
+    """Return the job with the snapshot that all its tasks read, unless they pin it themselves."""
     if not job.is_versioned or (streaming and not job.files):
         return job
     of = None if job.files else batch_of_driver(spark)
-    if of and (pin := pinned(job.path, of)):
+    if of and (pin := pin_batch(job.path, of)):
         return replace(job, files=pin.files)
-    held = _allowed(job.path, lambda folder: pins.hold(folder, _holder(), job.files))
-    if held is None:
+    state = state_of(spark)
+    hold = _try_there(job.path, lambda folder: pins.hold(folder, state.holder, job.files))
+    if hold is None:
         return job
-    _release_at_end(job.path)
+    if folder := _local_folder(job.path):
+        state.masters.add(folder)
     if streaming:
-        _renewed[job.path, held.files] = time.monotonic()
-    return replace(job, files=held.files, holder=_holder())
+        state.holds[job.path, hold.files] = time.monotonic()
+    return replace(job, files=hold.files, holder=state.holder)
 
 
-def renew_holds() -> None:
-    """Hold again what streams of this driver read: while nothing comes, no task of theirs does."""
+def renew_holds(state: ContextState) -> None:
+    """Hold again what streams of a context read: while they are idle, no task of theirs does."""
     now = time.monotonic()
-    for (path, files), before in list(_renewed.items()):
-        if now - before >= _AGAIN:
+    for (path, files), before in list(state.holds.items()):
+        if now - before >= _RENEWAL:
             with suppress(SemistreamError, OSError):  # the master may be gone
-                _allowed(path, partial(pins.hold, holder=_holder(), files=files))
-            _renewed[path, files] = now
+                _try_there(path, partial(pins.hold, holder=state.holder, files=files))
+            state.holds[path, files] = now
 
 
-def _folder_of(path: str) -> Path | None:
-    """Give the folder of a path, None where it is on another machine."""
+def _local_folder(path: str) -> Path | None:
+    """Return the folder of a path, None where it is on another machine."""
     if "://" not in path:
         return Path(path)
     parsed = urlparse(path)
@@ -166,19 +151,19 @@ def _folder_of(path: str) -> Path | None:
 
 
 def may_pin(path: str) -> bool:
-    """Tell whether snapshots can be pinned here."""
-    folder = _folder_of(path)
+    """Return whether snapshots can be pinned here."""
+    folder = _local_folder(path)
     return folder is not None and pins.can_pin(folder)
 
 
-def _allowed(path: str, do: Callable[[Path], Pin]) -> Pin | None:
-    """Do it, unless it is not possible there."""
-    folder = _folder_of(path)
+def _try_there(path: str, action: Callable[[Path], Pin]) -> Pin | None:
+    """Return the pin that an action on a master's folder makes; None where none can be made."""
+    folder = _local_folder(path)
     if folder is None:
         warn_unpinned(path, "it is not on a file system of this machine")
         return None
     try:
-        return do(folder)
+        return action(folder)
     except OSError as error:
         if error.errno not in _FORBIDDEN:
             raise
@@ -186,20 +171,22 @@ def _allowed(path: str, do: Callable[[Path], Pin]) -> Pin | None:
         return None
 
 
-@cache
 def warn_unpinned(path: str, why: str) -> None:
-    """Say, once, that what a micro-batch reads cannot be promised."""
+    """Warn, once, that what a micro-batch reads cannot be promised."""
+    if (path, why) in PROCESS.warnings:
+        return
+    PROCESS.warnings.add((path, why))
     log.warning(
-        "%s: snapshots cannot be pinned there (%s). While this master is built anew, tasks of one "
+        "%s: snapshots cannot be pinned there (%s). While this master is rebuilt, tasks of one "
         "micro-batch may read different snapshots, and a repeated one reads the newest; let "
-        "executors write to its folder .pins, or build it anew only while no query runs.",
+        "executors write to its folder .pins, or rebuild it only while no query runs.",
         without_secrets(path),
         why,
     )
 
 
 def batch_of_driver(spark: SparkSession) -> tuple[str, str] | None:
-    """Give the query and the micro-batch in whose ``foreachBatch`` this is called."""
+    """Return the query and the micro-batch in whose ``foreachBatch`` this is called."""
     context = context_of(spark)
     if context is None:  # Spark Connect, whose server does not tell
         return None
@@ -208,24 +195,8 @@ def batch_of_driver(spark: SparkSession) -> tuple[str, str] | None:
 
 
 def attempt_of_driver(spark: SparkSession) -> tuple[str, str, str] | None:
-    """Give the query, the micro-batch, and the run of the query in which this is called."""
+    """Return the query, the micro-batch, and the run of the query in which this is called."""
     of, context = batch_of_driver(spark), context_of(spark)
     if of is None or context is None:
         return None
     return (*of, context.getLocalProperty(_RUN) or "")
-
-
-@cache
-def _holder_of(pid: int) -> str:
-    return f"{pid}-{uuid.uuid4().hex[:12]}"
-
-
-def _holder() -> str:
-    return _holder_of(os.getpid())
-
-
-@cache
-def _release_at_end(path: str) -> None:
-    folder, holder = _folder_of(path), _holder()
-    if folder is not None:
-        atexit.register(pins.release, folder, holder)

@@ -1,7 +1,7 @@
 """What runs in Spark's Python workers.
 
 A task makes its join at its start and closes it at its end, so that nothing waits across tasks,
-and a worker that rests holds nothing but open files. What is warm lives on the host.
+and an idle worker holds nothing but open files. Warm rows are kept by the host.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from semistream.master.files.format import MANIFEST
 from semistream.spark.cluster.zip_imports import keep_archives
 from semistream.spark.lookup.answers import Answers
 from semistream.spark.lookup.copies import local_copy
-from semistream.spark.lookup.database import in_database
+from semistream.spark.lookup.database import shared_master
 from semistream.spark.lookup.job import shape_of
+from semistream.spark.lookup.process_cache import PROCESS
 from semistream.spark.lookup.refusal import Refusal
 from semistream.spark.lookup.reports import Report
-from semistream.spark.lookup.snapshot import snapshot_of, task_property
-from semistream.spark.types import transferred
+from semistream.spark.lookup.snapshot import snapshot_files, task_property
+from semistream.spark.types import transfer_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,29 +45,27 @@ if TYPE_CHECKING:
 
     Channel = Accumulator[dict[Key, Report]] | None
 
-__all__ = ["answer_keys", "checked", "join_rows", "opened", "opened_files"]
+__all__ = ["answer_keys", "join_rows", "open_checked", "open_files", "open_job_master"]
 
 log = logging.getLogger(__name__)
 
 _SHAPE = re.compile(rb"[0-9a-f]{16}")  # see `shape_of`
-_REMEMBERED: set[tuple[str, str, str]] = set()
-_OPENED: dict[tuple[str, str], dict[object, FileMaster]] = {}
 _OPEN = 2  # snapshots of a master: a task of the batch before may still be running
 
 
-def opened(job: Job, of: tuple[str, str] | None = None) -> Master:
-    """Give the master as a micro-batch sees it; its shape must be the job's.
+def open_job_master(job: Job, of: tuple[str, str] | None = None) -> Master:
+    """Return the master as a micro-batch sees it; its shape must be the job's.
 
-    The micro-batch is this task's, or that of a query and a number.
+    The micro-batch is this task's, or ``of``: a query and a number.
     """
-    return opened_files(job, of) if job.database is None else in_database(job.database)
+    return open_files(job, of) if job.database is None else shared_master(job.database)
 
 
-def opened_files(job: Job, of: tuple[str, str] | None = None) -> FileMaster:
+def open_files(job: Job, of: tuple[str, str] | None = None) -> FileMaster:
     """Return a master of files as a micro-batch sees it."""
-    files = snapshot_of(job, of)
+    files = snapshot_files(job, of)
     path = local_copy(job.path, job.copies, files) if job.copies else job.path
-    known = _OPENED.setdefault((job.path, job.read), {})
+    known = PROCESS.masters.setdefault((job.path, job.read), {})
     stamp = files or _stamp(path)
     master = known.get(stamp)
     if master is None:
@@ -98,10 +97,10 @@ def _open(job: Job, path: str, files: str) -> FileMaster:
 
 def _stamp(path: str) -> tuple[str, int, int]:
     try:
-        found = (Path(path) / MANIFEST).stat()
+        status = (Path(path) / MANIFEST).stat()
     except FileNotFoundError:
         return path, 0, 0  # opening says what is missing
-    return path, found.st_ino, found.st_mtime_ns
+    return path, status.st_ino, status.st_mtime_ns
 
 
 def join_rows(
@@ -109,64 +108,66 @@ def join_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Join whole rows: what ``mapInArrow`` runs."""
     if job.single:
-        _check_unique(job, opened(job))
+        _check_unique(job, open_job_master(job))
     with _running(job, channel) as (join, note):
-        finish = _for_spark(join.schema, len(job.stream))
+        # Numbers for names, see `transfer.by_rows`; the master's columns in types that Spark has.
+        kept, fields = len(job.stream), list(join.schema)
+        types = [f.type if i < kept else transfer_type(f) for i, f in enumerate(fields)]
+        output = pa.schema([pa.field(f"c{i}", kind) for i, kind in enumerate(types)])
         refusal = Refusal(job)
         for batch in batches:
-            yield from map(finish, refusal.rows(join.offer(_typed(batch, job.stream))))
+            for rows in refusal.rows(join.offer(_cast(batch, job.stream))):
+                yield _cast(rows, output)
             note()
-        yield from map(finish, refusal.rows(join.drain()))
+        for rows in refusal.rows(join.drain()):
+            yield _cast(rows, output)
 
 
 def answer_keys(
     job: Job, channel: Channel, batches: Iterable[tuple[pa.Array, ...]]
 ) -> Iterator[pa.Array]:
-    """Give for each row a struct of the master's columns, or whether there is a match."""
-    _check_unique(job, opened(job))
+    """Return for each row a struct of the master's columns, or whether there is a match."""
+    _check_unique(job, open_job_master(job))
     with _running(job, channel) as (join, note):
         answers = Answers(join, job.stream, job.room_for_answers // 2, job.shown)
         refusal = Refusal(job)
-        for asked in batches:
-            keys = refusal.asked(asked)
-            yield from refusal.answers(answers.add(keys))
+        for columns in batches:
+            yield from refusal.answers(answers.add(refusal.take_keys(columns)))
             note()
         yield from refusal.answers(answers.finish())
 
 
-def checked(job: Job, of: tuple[str, str] | None) -> FileMaster:
-    """Give the master as a micro-batch of a query sees it, for one answer a row."""
-    master = opened_files(job, of)
+def open_checked(job: Job, of: tuple[str, str] | None) -> FileMaster:
+    """Return the master as a micro-batch of a query sees it, for one answer a row."""
+    master = open_files(job, of)
     _check_unique(job, master)
-    _remember(job, master, of[0] if of else "")
+    _check_shape(job, master, of[0] if of else "")
     return master
 
 
 def _check_unique(job: Job, master: Master) -> None:
     """Refuse a snapshot in which a key has several rows, where one answer a row was planned."""
-    if job.how in {"semi", "anti"} or not job.is_versioned:
+    most = master.statistics.most_duplicates if job.is_versioned else 1
+    if job.how in {"semi", "anti"} or most <= 1:
         return
-    most = master.statistics.most_duplicates
-    if most > 1:
-        why = (
-            "in its pipeline a row must stay one row: build the master with one row a key again"
-            if job.single
-            else "a row was to have one answer; start the query again, with transfer='rows' or "
-            "'auto'"
-        )
-        msg = (
-            f"{job.shown}: since the query {job.name!r} was started the master has come to have up "
-            f"to {most:,} rows a key, and {why}"
-        )
-        raise MasterError(msg)
+    way = (
+        "in its pipeline a row must stay one row: build the master with one row a key again"
+        if job.single
+        else "a row was to have one answer; start the query again, with transfer='rows' or 'auto'"
+    )
+    msg = (
+        f"{job.shown}: since the query {job.name!r} was started the master has come to have up "
+        f"to {most:,} rows a key, and {way}"
+    )
+    raise MasterError(msg)
 
 
 @contextmanager
 def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], None]]]:
-    """Give a task's join, and a way to note what it holds; report when it ends."""
+    """Open a task's join, and a way to note what it holds; report when it ends."""
     keep_archives()
-    master = opened(job)
-    _remember(job, master, task_property("sql.streaming.queryId"))
+    master, query = open_job_master(job), task_property("sql.streaming.queryId")
+    _check_shape(job, master, query)
     join, most = job.join(master), MemoryUse()
 
     def note() -> None:
@@ -178,64 +179,51 @@ def _running(job: Job, channel: Channel) -> Iterator[tuple[Join, Callable[[], No
         note()
     finally:
         if channel is not None:
-            channel.add({_key(job): Report(job.counters(join.metrics), dict(most), job.memory)})
+            key = query, task_property("streaming.sql.batchId"), job.name
+            channel.add({key: Report(job.counters(join.metrics), dict(most), job.memory)})
         join.close()
 
 
-def _remember(job: Job, master: Master, query: str) -> None:
-    """Note beside the master which types a query began with; others later are an error.
+def _check_shape(job: Job, master: Master, query: str) -> None:
+    """Note beside the master which types a query began with; refuse others later.
 
     A query is the same as long as its checkpoint is, and has a note for each choice of columns. A
     folder that may not be written, or a copy of the master on this host, has none.
     """
-    if not query or job.copies or job.database or (query, job.path, job.shape) in _REMEMBERED:
+    known = query, job.path, job.shape
+    if not query or job.copies or job.database or known in PROCESS.known_shapes:
         return
-    taken = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())
-    note = Path(job.path) / f".query-{query}-{taken}"
+    columns = xxhash.xxh3_64_hexdigest("\0".join([*master.key, *job.select]).encode())
     with suppress(OSError):
-        if _noted(note, job.shape) != job.shape:
+        if _first_shape(Path(job.path) / f".query-{query}-{columns}", job.shape) != job.shape:
             msg = (
                 f"{job.path}: this master was rebuilt with other columns or another key since the "
                 "query's checkpoint was begun; start with a new checkpoint, or rebuild the master "
                 "as it was"
             )
             raise SchemaError(msg)
-    _REMEMBERED.add((query, job.path, job.shape))
+    PROCESS.known_shapes.add(known)
 
 
-def _noted(note: Path, shape: str) -> str:
-    """Return what a note says; the first who comes writes it, whole or not at all.
+def _first_shape(note: Path, shape: str) -> str:
+    """Return the shape in a note; the first task writes it, whole or not at all.
 
-    One that says nothing sensible cannot tell whether types have changed, and is written anew.
+    A damaged note cannot tell whether types have changed, and is replaced.
     """
-    if not note.exists():
-        _write_note(note, shape, Draft.publish_first)
-    if not _SHAPE.fullmatch(note.read_bytes()):
+    publish: Callable[[Draft, str], object] | None
+    publish = None if note.exists() else Draft.publish_first
+    if publish is None and not _SHAPE.fullmatch(note.read_bytes()):
         log.warning("%s is damaged; types that the query takes now are noted in its place", note)
-        _write_note(note, shape, Draft.publish)
+        publish = Draft.publish
+    if publish is not None:
+        with Draft(note.parent, shape.encode()) as draft:
+            draft.sync()
+            publish(draft, note.name)
+            sync_folder(note.parent)
     return note.read_text()
 
 
-def _write_note(note: Path, shape: str, publish: Callable[[Draft, str], object]) -> None:
-    with Draft(note.parent, shape.encode()) as draft:
-        draft.sync()
-        publish(draft, note.name)
-        sync_folder(note.parent)
-
-
-def _key(job: Job) -> Key:
-    """Name what a report is about: the query and the micro-batch, where there are such."""
-    return task_property("sql.streaming.queryId"), task_property("streaming.sql.batchId"), job.name
-
-
-def _for_spark(schema: pa.Schema, kept: int) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """Bring the master's columns, those after ``kept``, into types that Spark has."""
-    targets = [*schema.types[:kept], *(transferred(f) for f in list(schema)[kept:])]
-    named = [pa.field(f"c{i}", kind) for i, kind in enumerate(targets)]  # see `transfer.by_rows`
-    return lambda batch: _typed(batch, pa.schema(named))
-
-
-def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give columns these names and types; a finer time than Spark has is cut, as Spark cuts it."""
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return columns in these names and types; finer times than Spark has are cut, as it does."""
     columns = [cast(c, f.type, safe=False) for c, f in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,4 +1,4 @@
-"""A running pipeline: a report a batch, and a clean end."""
+"""Running a pipeline: a report a batch, and a clean end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class QueryFailedError(SemistreamError, RuntimeError):
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turn what Spark complains of into one line of our own."""
+    """Turn errors of Spark's into a `QueryFailedError` of one line."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -77,7 +77,7 @@ def stop_signals(ending: Ending) -> Iterator[None]:
 
 
 def last_row(pipeline: Pipeline, once: bool) -> int | None:
-    """Give the row at which a run with a generator has done what is there, or None.
+    """Return the row at which a run with a generator has done what is there, or None.
 
     A generator without end has always more; a run that is to end is content with one batch of it.
     """
@@ -106,7 +106,7 @@ def run(
     once
         Process what is there, then end.
     seen
-        Takes a report of each batch: batch, rows, seconds, and what each enrichment did.
+        Callback: a report of each batch, with batch, rows, seconds, and what enrichments did.
     ending
         Ends the run from another thread, when it is asked.
 
@@ -118,7 +118,7 @@ def run(
     Raises
     ------
     PipelineError, CheckpointError
-        It can't start.
+        It cannot start.
     QueryFailedError
         It failed while it ran.
     """
@@ -140,25 +140,20 @@ def follow(
     last_row: int | None = None,
     metrics: Metrics | None = None,
 ) -> bool:
-    """Wait for a query's end; call ``seen`` with a report of each batch.
+    """Wait for a query's end; return whether it came to its own end, or was asked to.
 
     Parameters
     ----------
     query
         The running query.
     seen
-        Takes a report: batch, rows, seconds, and what was observed.
+        Callback: a report of each batch, with batch, rows, seconds, and what was observed.
     ending
         Ends the query when it is asked.
     last_row
         End when the generator has come to this row.
     metrics
         What enrichments report, if it was asked for before the query started.
-
-    Returns
-    -------
-    bool
-        True if the query came to its end, False if it was asked to end.
     """
     reports = Reports(query, seen, metrics)
     try:
@@ -183,7 +178,7 @@ def follow(
 
 
 def _cause(error: Exception) -> str:
-    """Give the line of an error that says what happened: Python's last one, or Spark's first."""
+    """Return the line of an error that says what happened: Python's last one, or Spark's first."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if re.match(r"[\w.]*(Error|Exception): ", line)]
     if ours:

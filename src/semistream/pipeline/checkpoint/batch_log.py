@@ -1,85 +1,78 @@
-"""What decides where the rows of a micro-batch go, noted before any of them is written.
+"""A log of what decides where the rows of a micro-batch go, written ahead of them.
 
 ::
 
     checkpoint/semistream-batches/<number>
         {"query": …, "offsets": …, "snapshots": [{"master": …, "files": …}, …] or null}
 
-Where rows are parted between a sink and other tables, each table skips a batch that it has. A
+Where rows are split between a sink and other tables, each table skips a batch that it has. A
 replay that came to other rows would therefore lose some, or write them twice. Two things could
 make it do so: another snapshot of a master (its pin was removed meanwhile), and other offsets
-(Spark's own log was lost in a power cut, so that the batch was planned anew). Both are told by
-this note, and refused by name.
+(Spark's own log was lost in a power cut, so that the batch was planned anew). This log tells
+both, and a start refuses them by name.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semistream.master.place import without_secrets
 from semistream.master.snapshots.pins import KEPT
 from semistream.pipeline.checkpoint.checkpoint import CheckpointError, parse_note
-from semistream.pipeline.checkpoint.notes import notes_in
-from semistream.spark.lookup.snapshot import repinned
+from semistream.pipeline.checkpoint.write_once import files_in
+from semistream.spark.lookup.snapshot import repin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from semistream.pipeline.checkpoint.micro_batch import Once
-    from semistream.pipeline.checkpoint.notes import Notes
+    from semistream.pipeline.checkpoint.micro_batch import MicroBatch
+    from semistream.pipeline.checkpoint.write_once import WriteOnceFiles
 
     Snapshots = tuple[str, ...] | None
 
-__all__ = ["Decisions"]
+__all__ = ["BatchLog"]
 
 FOLDER = "semistream-batches"
 _KEYS = frozenset({"query", "offsets", "snapshots"})
 
 
 @dataclass(frozen=True)
-class Decisions:
-    """The notes of a checkpoint: what each of its last batches was decided with."""
+class BatchLog:
+    """The offsets and snapshots of a checkpoint's last batches."""
 
     spark: SparkSession
     checkpoint: str
     masters: tuple[str, ...]
     """In the order of the enrichments."""
 
-    def decide(self, once: Once, pin: Callable[[], Snapshots]) -> Snapshots:
-        """Return the snapshots that a batch reads in every attempt; None if it has to be held.
+    def begin(self, batch: MicroBatch, pin: Callable[[], Snapshots]) -> Snapshots:
+        """Return the snapshots that a batch reads in every attempt; None if it must be stored.
 
-        Parameters
-        ----------
-        once
-            The batch.
-        pin
-            Pins the snapshots of the masters now; None where one of them has no snapshots.
+        ``pin`` pins the snapshots of the masters now; it returns None where a master has none.
 
         Raises
         ------
         CheckpointError
-            An earlier attempt was decided otherwise.
+            An earlier attempt was begun with other offsets or snapshots.
         """
-        notes, name, now = self._notes(), str(once.number), pin()
-        text = notes.read(name) or notes.write_first(name, self._text(once, now))
-        note = parse_note(text, self._path(name), _KEYS)
-        if note["offsets"] != once.offsets:
+        files, name, now = self._files(), str(batch.number), pin()
+        text = files.read(name) or files.write_first(name, self._text(batch, now))
+        entry = parse_note(text, self._path(name), _KEYS)
+        if entry["offsets"] != batch.offsets:
             raise self._refusal(
                 name,
                 "was begun with other offsets than Spark's log has now: that log was lost, as in "
                 "a power cut, and the batch was planned anew",
             )
-        notes.remove(str(once.number - KEPT))
-        if note["snapshots"] is None:
-            return None
-        before = _files(note)
-        if before != now:
-            raise self._other_snapshots(name, before, now)
-        return now
+        files.remove(str(batch.number - KEPT))
+        before = _snapshots(entry)
+        if before not in {None, now}:
+            raise self._other_snapshots(name, before or (), now)
+        return before
 
     def restore_pins(self) -> None:
         """Pin the snapshots of an unfinished batch again, if its pins are gone.
@@ -89,34 +82,31 @@ class Decisions:
         CheckpointError
             The snapshots are gone, too, or others are pinned.
         """
-        notes = self._notes()
-        numbers = [int(name) for name in notes.names() if name.isdecimal()]
-        if not numbers:
+        files = self._files()
+        numbers = [int(name) for name in files.names() if name.isdecimal()]
+        name = str(max(numbers, default=-1))
+        if not numbers or name in files_in(f"{self.checkpoint}/commits", self.spark).names():
             return
-        name = str(max(numbers))
-        if name in notes_in(f"{self.checkpoint}/commits", self.spark).names():
+        entry = parse_note(files.read(name) or "", self._path(name), _KEYS)
+        before, of = _snapshots(entry), (entry["query"], name)
+        if before is None:
             return
-        note = parse_note(notes.read(name) or "", self._path(name), _KEYS)
-        if note["snapshots"] is None:
-            return
-        before, of = _files(note), (note["query"], name)
         pairs = zip(self.masters, before, strict=True)
-        now = tuple(repinned(master, of, files) for master, files in pairs)
+        now = tuple(repin(master, of, snapshot) for master, snapshot in pairs)
         if before != now:
             raise self._other_snapshots(name, before, now)
 
-    def _notes(self) -> Notes:
-        return notes_in(f"{self.checkpoint}/{FOLDER}", self.spark)
+    def _files(self) -> WriteOnceFiles:
+        return files_in(f"{self.checkpoint}/{FOLDER}", self.spark)
 
     def _path(self, name: str) -> str:
         return f"{self.checkpoint}/{FOLDER}/{name}"
 
-    def _text(self, once: Once, snapshots: Snapshots) -> str:
+    def _text(self, batch: MicroBatch, snapshots: Snapshots) -> str:
         pairs = zip(map(without_secrets, self.masters), snapshots or (), strict=False)
         listed = [{"master": master, "files": files} for master, files in pairs]
-        held = snapshots is None
-        note = {"query": once.query, "offsets": once.offsets, "snapshots": None if held else listed}
-        return json.dumps(note)
+        entry = {"query": batch.query, "offsets": batch.offsets}
+        return json.dumps(entry | {"snapshots": None if snapshots is None else listed})
 
     def _other_snapshots(self, name: str, before: tuple[str, ...], now: Snapshots) -> Exception:
         pairs = zip(self.masters, before, now or ("",) * len(before), strict=False)
@@ -141,5 +131,6 @@ class Decisions:
         )
 
 
-def _files(note: dict[str, list[dict[str, str]]]) -> tuple[str, ...]:
-    return tuple(each["files"] for each in note["snapshots"])
+def _snapshots(entry: dict[str, Any]) -> Snapshots:
+    listed = entry["snapshots"]
+    return None if listed is None else tuple(each["files"] for each in listed)
