@@ -54,8 +54,8 @@ class Demo:
 
     def prepare(self) -> None:
         """Empty the folder, if all that is in it was made by a demonstration."""
-        found = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
-        strays = found - _OURS if _MARKER in found else found
+        names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
+        strays = names - _OURS if _MARKER in names else names
         if strays:
             msg = (
                 f"{self.folder} would be emptied, and it holds {min(strays)!r}, which no "
@@ -63,7 +63,7 @@ class Demo:
                 "remove this one first"
             )
             raise OptionError(msg)
-        if found:
+        if names:
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / _MARKER).write_text("made by semistream demo, which will remove it again\n")
@@ -146,15 +146,15 @@ class Demo:
         dimension = spark.read.parquet(str(self.folder / "products.parquet"))
         sales = spark.read.schema(SALE).parquet(str(self.folder / "sales"))
         wanted = _fact_columns(sales.join(dimension, "product_id", "left"))
-        found = _fingerprint(spark.read.parquet(str(self.folder / "warehouse")))
+        warehouse = _fingerprint(spark.read.parquet(str(self.folder / "warehouse")))
         expected = _fingerprint(wanted)
-        if found != expected:
+        if warehouse != expected:
             msg = (
-                f"the warehouse holds {found[0]:,} rows (fingerprint {found[1]}), a batch join of "
-                f"the same data gives {expected[0]:,} ({expected[1]}); this is a bug: please report"
+                f"the warehouse holds {warehouse[0]:,} rows (fingerprint {warehouse[1]}), a batch join "
+                f"of the same data gives {expected[0]:,} ({expected[1]}); this is a bug: please report"
             )
             raise VerificationError(msg)
-        return found[0]
+        return warehouse[0]
 
 
 def _fact_columns(joined: DataFrame) -> DataFrame:

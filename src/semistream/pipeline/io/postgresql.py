@@ -90,21 +90,23 @@ class PostgresqlWriter:
         Their names are new each time: a task of a driver that died may still be writing to others.
         """
         token = self._prefix + uuid4().hex[:8]
-        made = _Staging(*(_quoted([*self._schema, f"{token}_{what}"]) for what in _Staging._fields))
+        staging = _Staging(
+            *(_quoted([*self._schema, f"{token}_{what}"]) for what in _Staging._fields)
+        )
         if old := self._left_over(connection):
             _run(connection, f"DROP TABLE IF EXISTS {old} CASCADE")
         _run(
             connection,
-            f"CREATE UNLOGGED TABLE {made.rows} AS SELECT {_listed(names)}, 0::bigint AS {STAGED} "
-            f"FROM {self._table} WHERE false",
-            f"ALTER TABLE {made.rows} ADD PRIMARY KEY ({STAGED})",
-            f"CREATE VIEW {made.inbox} AS SELECT * FROM {made.rows}",
-            f"CREATE RULE once AS ON INSERT TO {made.inbox} DO INSTEAD "
-            f"INSERT INTO {made.rows} VALUES (NEW.*) ON CONFLICT DO NOTHING",
-            f"CREATE UNLOGGED TABLE {made.mark} AS SELECT true AS whole",
+            f"CREATE UNLOGGED TABLE {staging.rows} AS SELECT {_listed(names)}, 0::bigint AS "
+            f"{STAGED} FROM {self._table} WHERE false",
+            f"ALTER TABLE {staging.rows} ADD PRIMARY KEY ({STAGED})",
+            f"CREATE VIEW {staging.inbox} AS SELECT * FROM {staging.rows}",
+            f"CREATE RULE once AS ON INSERT TO {staging.inbox} DO INSTEAD "
+            f"INSERT INTO {staging.rows} VALUES (NEW.*) ON CONFLICT DO NOTHING",
+            f"CREATE UNLOGGED TABLE {staging.mark} AS SELECT true AS whole",
         )
         connection.commit()
-        return made
+        return staging
 
     def _left_over(self, connection: Any) -> str | None:  # noqa: ANN401 - java.sql's
         """Return the tables of batches that were cut off, as DROP TABLE takes them."""

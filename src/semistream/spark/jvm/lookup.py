@@ -74,7 +74,7 @@ def _why_not_snapshot(job: Job, master: FileMaster) -> str:
 
 
 def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
-    """Have the JVM look rows up in the pages of a snapshot."""
+    """Return rows that the JVM looks up in the pages of a snapshot."""
     calls, columns = _Calls(df.sparkSession), master_columns(job, master.schema)
     state = state_of(df.sparkSession)
     if df.isStreaming:  # already now: metrics come in the order of a query's enrichments
