@@ -83,19 +83,16 @@ class Demo:
 
             source = pa.RecordBatchReader.from_batches(PRODUCT, passing())
             build_master(source, self._master, key="product_id")
-        return self._opened()
-
-    @property
-    def _master(self) -> Path:
-        return self.folder / "products.master"
-
-    def _opened(self) -> FileMaster:
         try:
             return open_master(self._master, self.read)
         except MasterError:
             if self.read == "mapped":
                 raise
             return open_master(self._master)  # a file system without direct reads
+
+    @property
+    def _master(self) -> Path:
+        return self.folder / "products.master"
 
     def write_sales(self, done: Callable[[int], None]) -> None:
         """Write the stream."""
@@ -146,15 +143,15 @@ class Demo:
         dimension = spark.read.parquet(str(self.folder / "products.parquet"))
         sales = spark.read.schema(SALE).parquet(str(self.folder / "sales"))
         wanted = _fact_columns(sales.join(dimension, "product_id", "left"))
-        warehouse = _fingerprint(spark.read.parquet(str(self.folder / "warehouse")))
+        rows, digest = _fingerprint(spark.read.parquet(str(self.folder / "warehouse")))
         expected = _fingerprint(wanted)
-        if warehouse != expected:
+        if (rows, digest) != expected:
             msg = (
-                f"the warehouse holds {warehouse[0]:,} rows (fingerprint {warehouse[1]}), a batch join "
-                f"of the same data gives {expected[0]:,} ({expected[1]}); this is a bug: please report"
+                f"the warehouse holds {rows:,} rows (fingerprint {digest}), a batch join of "
+                f"the same data gives {expected[0]:,} ({expected[1]}); this is a bug: please report"
             )
             raise VerificationError(msg)
-        return warehouse[0]
+        return rows
 
 
 def _fact_columns(joined: DataFrame) -> DataFrame:

@@ -68,7 +68,9 @@ class PostgresqlWriter:
         """Write a batch, unless it was written before."""
         with self._connection(batch.sparkSession) as connection:
             self._make_tables(connection, batch)
-            if self._last(connection) >= number:
+            query = f"SELECT batch FROM {self._ledger} WHERE query = '{_literal(self._query)}'"
+            last = _value(connection, query)
+            if last is not None and int(last) >= number:
                 return
             staging = self._make_staging(connection, batch.columns)
             self._jdbc(batch.withColumn(STAGED, sf.monotonically_increasing_id()), staging.inbox)
@@ -93,7 +95,13 @@ class PostgresqlWriter:
         staging = _Staging(
             *(_quoted([*self._schema, f"{token}_{what}"]) for what in _Staging._fields)
         )
-        if old := self._left_over(connection):
+        # The tables of batches that were cut off.
+        old = _value(
+            connection,
+            "SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') FROM pg_tables "
+            f"WHERE starts_with(tablename, '{self._prefix}')",
+        )
+        if old:
             _run(connection, f"DROP TABLE IF EXISTS {old} CASCADE")
         _run(
             connection,
@@ -107,20 +115,6 @@ class PostgresqlWriter:
         )
         connection.commit()
         return staging
-
-    def _left_over(self, connection: Any) -> str | None:  # noqa: ANN401 - java.sql's
-        """Return the tables of batches that were cut off, as DROP TABLE takes them."""
-        return _value(  # type: ignore[no-any-return] # text, or NULL
-            connection,
-            "SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') FROM pg_tables "
-            f"WHERE starts_with(tablename, '{self._prefix}')",
-        )
-
-    def _last(self, connection: Any) -> int:  # noqa: ANN401 - java.sql's
-        """Return the last batch that was written, or −1."""
-        query = _literal(self._query)
-        number = _value(connection, f"SELECT batch FROM {self._ledger} WHERE query = '{query}'")
-        return -1 if number is None else int(number)
 
     def _move(
         self,
@@ -137,7 +131,13 @@ class PostgresqlWriter:
             "SET batch = excluded.batch, written = now() WHERE ledger.batch < excluded.batch",
         )
         if noted:
-            self._check_whole(connection, staging, number)
+            if _value(connection, f"SELECT count(*)::int FROM {staging.mark}") != 1:
+                msg = (
+                    f"batch {number} was not written to {self._sink.table!r}: PostgreSQL crashed "
+                    "or failed over meanwhile, and has lost its staging table's rows; start the "
+                    "pipeline again, which writes the batch anew"
+                )
+                raise StoreError(msg)
             columns = _listed(names)
             _run(
                 connection,
@@ -145,15 +145,6 @@ class PostgresqlWriter:
             )
         _run(connection, f"DROP TABLE {staging.rows}, {staging.mark} CASCADE")
         connection.commit()
-
-    def _check_whole(self, connection: Any, staging: _Staging, number: int) -> None:  # noqa: ANN401
-        if _value(connection, f"SELECT count(*)::int FROM {staging.mark}") != 1:
-            msg = (
-                f"batch {number} was not written to {self._sink.table!r}: PostgreSQL crashed or "
-                "failed over meanwhile, and has lost its staging table's rows; start the pipeline "
-                "again, which writes the batch anew"
-            )
-            raise StoreError(msg)
 
     def _jdbc(self, rows: DataFrame, table: str) -> None:
         options = {name: str(value) for name, value in self._sink.options.items()}
