@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-RECORDS := results/bench.json results/stores.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json results/model.json results/tuning.json results/sustain.json
+RECORDS := results/bench.json results/stores.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test test-all kills smoke soak bench bench-peers bench-stores bench-confined bench-growth bench-drift bench-spark bench-live bench-model bench-tune bench-sustain reproduce bench-docs bench-build clean
+.PHONY: help setup demo lock check test test-all kills smoke soak bench bench-peers bench-stores bench-confined bench-growth bench-drift bench-spark bench-live reproduce bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -59,7 +59,7 @@ bench: $(STAMP) ## every algorithm at every budget, skew, read and workload; goe
 	$(BIN)/python -m benchmarks matrix --output results/bench.json $(RESUME)
 
 bench-peers: $(STAMP) ## enrich on Spark beside all that one would take instead; PEERS=--full adds 50M rows
-	PYTHONPATH=tests $(BIN)/python -m support.bench_peers --output results/peers.json --figures docs/peers --data .bench $(PEERS)
+	PYTHONPATH=tests $(BIN)/python -m benchmarks peers --output results/peers.json --figures docs/peers $(PEERS)
 
 bench-stores: $(STAMP) ## without Spark: DuckDB, LMDB, RocksDB, SQLite, and joins in memory, beside ours, one thread each
 	$(BIN)/python -m benchmarks stores --output results/stores.json
@@ -68,25 +68,16 @@ bench-confined: $(STAMP) ## mapped reads in a memory cgroup of the budget, where
 	$(BIN)/python -m benchmarks confined --output results/confined.json
 
 bench-growth: $(STAMP) ## masters of 2M to 20M rows, at 5 % of R and at 32 MB; a figure
-	$(BIN)/python -m benchmarks growth --output results/growth.json --figure docs/growth.svg
+	$(BIN)/python -m benchmarks growth --output results/growth.json --figures docs
 
 bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a figure
-	$(BIN)/python -m benchmarks drift --output results/drift.json --figure docs/drift.svg
+	$(BIN)/python -m benchmarks drift --output results/drift.json --figures docs
 
 bench-spark: $(STAMP) ## a batch of one row, routing of rows to tasks, warm workers
 	$(BIN)/python -m benchmarks spark --output results/spark.json
 
 bench-live: $(STAMP) ## enrich from PostgreSQL and MariaDB beside a JDBC key list and row by row
-	PYTHONPATH=tests $(BIN)/python -m support.bench_live --output results/live.json --data .bench
-
-bench-model: $(STAMP) ## predicted against measured rates of every algorithm; a figure
-	$(BIN)/python -m benchmarks model --output results/model.json --figure docs/model.svg $(RESUME)
-
-bench-tune: $(STAMP) ## tuning by the model against tuning by measurement; a figure
-	$(BIN)/python -m benchmarks tune --output results/tuning.json --figure docs/tuning.svg
-
-bench-sustain: $(STAMP) ## the least memory for a rate: arrivals in real time, with a little more and much less; a figure
-	$(BIN)/python -m benchmarks sustain --output results/sustain.json --figure docs/sustain.svg
+	PYTHONPATH=tests $(BIN)/python -m benchmarks live --output results/live.json
 
 reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; runs, figures and verdicts for the docs
 	$(BIN)/python -m papers --output reproduced
@@ -94,10 +85,9 @@ reproduce: $(STAMP) ## the papers' experiments, about an hour and a half; runs, 
 	cp -r reproduced/report.md reproduced/figures docs/reproduced/
 	cp -r reproduced/runs/. results/reproduced/
 
-bench-docs: $(STAMP) ## put the tables of results/ into docs/benchmarks.md and docs/peers.md, and draw the README's figure
-	$(BIN)/python -m benchmarks show $(filter-out results/peers.json,$(wildcard $(RECORDS))) --markdown docs/benchmarks.md
-	$(if $(wildcard results/peers.json),$(BIN)/python -m benchmarks show results/peers.json --markdown docs/peers.md)
-	$(if $(wildcard results/peers.json),$(BIN)/python -m benchmarks.spark.peers.summary results/peers.json docs/peers/summary.svg)
+bench-docs: $(STAMP) ## put the tables and figures of results/ into docs/
+	$(BIN)/python -m benchmarks show $(filter-out results/peers.json,$(wildcard $(RECORDS))) --markdown docs/benchmarks.md --figures docs
+	$(if $(wildcard results/peers.json),$(BIN)/python -m benchmarks show results/peers.json --markdown docs/peers.md --figures docs/peers)
 
 bench-build: $(STAMP) ## build a master of 20M rows x 120 B in 1 GB of memory
 	$(BIN)/python -m benchmarks build --output results/build.json

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import typer
+from benchmarks.engine.build import BUILD
+from benchmarks.engine.confined import CONFINED
+from benchmarks.engine.drift import DRIFT
+from benchmarks.engine.growth import GROWTH
+from benchmarks.engine.matrix import MATRIX
+from benchmarks.engine.stores import STORES
+from benchmarks.harness.command import command_line
+from benchmarks.spark.live import LIVE
+from benchmarks.spark.peers.measure import PEERS
+from benchmarks.spark.tasks import SPARK
 
-from benchmarks import commands
-from benchmarks.engine import model_commands, tuning_commands
-from benchmarks.spark.live import command as live_command
-from benchmarks.spark.peers import command as peers_command
-
-__all__ = ["app"]
-
-app = typer.Typer(
-    help="Measure semistream, and what one would take instead; show records of it.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-for each in (commands, model_commands, tuning_commands, live_command, peers_command):
-    each.add_to(app)
+BENCHMARKS = (MATRIX, BUILD, STORES, CONFINED, GROWTH, DRIFT, SPARK, LIVE, PEERS)
+app = command_line(BENCHMARKS)
 
 if __name__ == "__main__":
     app(prog_name="python -m benchmarks")

@@ -54,8 +54,8 @@ def reproduce(
     continues where it stopped. The report is OUTPUT/report.html.
     """
     with messages(), needed("reproduce", yaml="pipeline", pyspark="spark", pandas="spark"):
-        from papers.reading import experiments  # noqa: PLC0415 - YAML is an extra
-        from papers.report import write_report  # noqa: PLC0415 - as are figures
+        from papers.reading import experiments
+        from papers.report import write_report
 
         chosen, scale = experiments(only), scale_of(quick, full)
         if not report_only:
@@ -97,7 +97,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _measure(chosen: dict[str, Experiment], scale: Scale, output: Path, profile: Profile) -> None:
-    from papers.run.runner import measured, steps  # noqa: PLC0415 - as above
+    from papers.run.runner import measured, steps
 
     with progress_bar() as bar, _interruptible():
         task = bar.add_task("", total=sum(steps(one, scale) for one in chosen.values()))

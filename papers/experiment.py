@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from semistream import values
 from semistream.algorithms import algorithms
-from semistream.pipeline.file.section import Conflicts, ContextKind, Section
+from semistream.pipeline.file.section import Conflicts, Section
 from semistream.values import IllegalValueError, Kind, choice, count, names, read_each
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _read_line(value: object) -> "Series":
     return Series(**read, options=options)
 
 
-Values = Annotated[tuple[float, ...], ContextKind(_read_values, dict)]
+Values = Annotated[tuple[float, ...], Kind(_read_values, dict, by_context=True)]
 Vary = Annotated[str, choice(VARIED)]
 Text = Annotated[str, values.TEXT]
 Count = Annotated[int, count()]

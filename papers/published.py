@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from papers.reading import folder
 from semistream.errors import OptionError
 from semistream.units import parse_bytes, parse_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["COLUMNS", "Published", "published", "read_published"]
 
 COLUMNS = ("figure", "series", "x", "value", "unit", "read", "section", "statement")
 _READ = ("text", "table", "figure")
@@ -36,7 +31,7 @@ class Published:
 
 
 def published(paper: str) -> list[Published]:
-    """Give what a paper prints.
+    """Return what a paper prints.
 
     Examples
     --------

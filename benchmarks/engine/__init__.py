@@ -1,1 +1,1 @@
-"""Benchmarks of joins on one thread, without Spark."""
+"""Benchmarks of joins without Spark, on one thread each."""

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from semistream.errors import SemistreamError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["MemoryGroup", "NoGroupError", "memory_group"]
 
 _ROOT = Path("/sys/fs/cgroup")
 _LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
@@ -74,7 +69,7 @@ def _remove(path: Path) -> None:
 
 
 def _own_group() -> tuple[Path, int]:
-    """Give the memory cgroup of this process and its version."""
+    """Return the memory cgroup of this process and its version."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -91,6 +86,6 @@ def _own_group() -> tuple[Path, int]:
 
 
 def _existing(root: Path, path: str) -> Path:
-    """Give the folder of a group; in a container the root may be all that is seen of it."""
+    """Return the folder of a group; in a container the root may be all that is seen of it."""
     folder = root / path.lstrip("/")
     return folder if folder.is_dir() else root

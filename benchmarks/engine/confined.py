@@ -14,29 +14,28 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from benchmarks.engine.cgroup import memory_group
-from benchmarks.memory import anonymous_bytes, resident_bytes
-from benchmarks.workload import Feed, Workload
-from semistream.cost.run import Run, one_thread, rounded
+from benchmarks.engine.cgroup import MemoryGroup, memory_group
+from benchmarks.engine.matrix import SLOW
+from benchmarks.engine.workload import Feed, Workload
+from benchmarks.harness.claims import candidate, versus
+from benchmarks.harness.command import Benchmark, Grid, Job, option
+from benchmarks.harness.memory import anonymous_bytes, resident_bytes
+from benchmarks.harness.record import Record
+from benchmarks.harness.run import Run, one_thread
+from benchmarks.harness.samples import rounded, thousands
+from benchmarks.harness.table import Sheet
+from semistream.algorithms import algorithms
 from semistream.errors import SemistreamError
 from semistream.join import Join
 from semistream.master import open_master
-from semistream.system.machine import describe
-from semistream.units import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from benchmarks.engine.cgroup import MemoryGroup
-
-__all__ = ["Confined", "ConfinedGrid", "drop_cached", "measure_confined"]
+from semistream.units import format_bytes, parse_bytes
 
 _LONGEST = 60  # seconds for an answer: a process that only swaps pages in and out is given up
 _MOST_LEFT = 0.01  # of the pages, in the cache when the clock starts
@@ -45,23 +44,30 @@ _ENTER = 'echo $$ > "$0" && exec "$@"'
 
 
 @dataclass(frozen=True)
-class ConfinedGrid:
-    """What is measured."""
+class ConfinedGrid(Grid):
+    """Algorithms and budgets; each sample has a process of its own."""
 
-    algorithms: tuple[str, ...]
-    rows: int = 2_000_000
-    shares: tuple[float, ...] = (0.05, 0.10)
+    algorithms: tuple[str, ...] = option(
+        tuple(name for name in algorithms() if name not in SLOW),
+        "Only this algorithm.",
+        "algorithm",
+        known=algorithms(),
+    )
+    rows: int = option(2_000_000, "Rows of the master, R.")
+    shares: tuple[float, ...] = option((0.05, 0.10), "A budget, as a share of R.", "share")
     exponent: float = 1.0
-    seconds: float = 0.5
-    rounds: int = 3
-    slack: int = 16 << 20
-    """Beside budget and the process's own needs: output under way, allocators, page tables."""
+    seconds: float = option(0.5, "Seconds per sample.")
+    rounds: int = option(3, "The number of samples.")
+    slack: int = option(
+        16 << 20,  # output under way, allocators, page tables
+        "Memory beyond the budget and what the process itself needs.",
+        read=parse_bytes,
+    )
     page_bytes: str = "128KB"
 
     @property
-    def samples(self) -> int:
-        """How many processes are started."""
-        return len(self.algorithms) * len(self.shares) * self.rounds
+    def steps(self) -> int:
+        return len(self.shares)
 
 
 @dataclass(frozen=True)
@@ -76,42 +82,41 @@ class Confined:
     seconds: float
 
 
-def measure_confined(
-    grid: ConfinedGrid, folder: Path, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Measure the grid; give a record that can be written as JSON."""
-    workload = Workload("1:1", grid.rows)
+def measure(job: Job[ConfinedGrid]) -> Iterator[None]:
+    """Measure mapped reads in a memory cgroup, where the page cache can't help.
+
+    Each sample is taken by a process in a group limited to what the process needs anyway, the
+    budget, and some slack. It needs the right to create memory cgroups, of version 1 or 2; without
+    it there is a message and no record.
+    """
+    grid, workload = job.grid, Workload("1:1", job.grid.rows)
     # A master of its own: pages that any other process maps can't be dropped.
-    path = workload.prepare(folder / "confined", grid.page_bytes)
-    settings = []
+    path = workload.prepare(job.folder / "confined", grid.page_bytes)
+    job.record["pages_bytes"] = open_master(path).manifest.pages_bytes
     for share in grid.shares:
         memory = int(share * workload.bytes)
-        rates: dict[str, list[dict[str, Any]]] = {name: [] for name in grid.algorithms}
+        if job.has("settings", {"share": share}, grid.algorithms):
+            yield
+            continue
+        rates: dict[str, list[Record]] = {name: [] for name in grid.algorithms}
         for _ in range(grid.rounds):
             for name in grid.algorithms:
-                say(f"{name}, {share:.0%} of R")
+                job.say(f"{name}, {share:.0%} of R")
                 task = Confined(str(path), name, memory, grid.rows, grid.exponent, grid.seconds)
                 rates[name].append(_sample(task, grid.slack))
-        settings.append({"share": share, "memory": memory, "rates": rates})
-    return {
-        "kind": "confined",
-        "what": "stream rows a second in a memory cgroup of own needs, budget and slack, mapped",
-        "machine": describe(),
-        "grid": asdict(grid),
-        "pages_bytes": open_master(path).manifest.pages_bytes,
-        "settings": settings,
-    }
+        job.add("settings", {"share": share, "memory": memory, "rates": rates}, "share")
+        yield
 
 
 def drop_cached(file: Path) -> int:
-    """Ask the operating system to forget a file's pages; give how many bytes it still holds."""
+    """Ask the operating system to forget a file's pages; return how many bytes it still holds."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return resident_bytes(file)
 
 
-def _sample(task: Confined, slack: int) -> dict[str, Any]:
+def _sample(task: Confined, slack: int) -> Record:
     """Take one sample in a process of its own; one that was ended says why."""
     with _clean_end(), memory_group("semistream-bench") as group:
         child = _start(task, group)
@@ -137,7 +142,7 @@ def _start(task: Confined, group: MemoryGroup) -> subprocess.Popen[str]:
 
 def _converse(
     child: subprocess.Popen[str], task: Confined, slack: int, group: MemoryGroup
-) -> dict[str, Any]:
+) -> Record:
     assert child.stdin is not None  # noqa: S101 - for the type checker
     own = int(_answer(child)["own"])
     limit = own + task.memory + slack
@@ -163,7 +168,7 @@ class _EndedError(SemistreamError):
     """A confined process gave no answer."""
 
 
-def _answer(child: subprocess.Popen[str]) -> dict[str, Any]:
+def _answer(child: subprocess.Popen[str]) -> Record:
     assert child.stdout is not None  # noqa: S101 - for the type checker
     if not select.select([child.stdout], [], [], _LONGEST)[0]:
         msg = f"no answer within {_LONGEST} s"
@@ -172,7 +177,7 @@ def _answer(child: subprocess.Popen[str]) -> dict[str, Any]:
     if not line:
         msg = f"exit code {child.wait()}"
         raise _EndedError(msg)
-    answer: dict[str, Any] = json.loads(line)
+    answer: Record = json.loads(line)
     return answer
 
 
@@ -217,9 +222,49 @@ def _run(task: Confined, feed: Feed) -> Run:
     return Run(join, feed.forever())
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _say(answer: Record) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
+
+
+def sheets(record: Record) -> Iterator[Sheet]:
+    """Return the rates in a cgroup: algorithms down, budgets across, and ours to the best other."""
+    grid, settings = record["grid"], record["settings"]
+    mine = candidate(grid["algorithms"])
+    rates = [setting["rates"] for setting in settings]
+    rows = [(name, *(_rate(each.get(name, [])) for each in rates)) for name in grid["algorithms"]]
+    against = (versus(_complete(each), mine) for each in rates)
+    rows.append((f"{mine} against", *(str(each or "–") for each in against)))
+    runs = [run for s in settings for rate in s["rates"].values() for run in rate]
+    held = [run["resident"] / record["pages_bytes"] for run in runs if "sample" in run]
+    title = (
+        f"In a memory cgroup, mapped, R = {grid['rows']:,} × 120 B, Zipf {grid['exponent']:g}: "
+        f"own needs + budget + {format_bytes(grid['slack'])}"
+    )
+    most = f"the operating system held at most {max(held, default=0):.0%} of the pages"
+    heads = ("algorithm", *(f"{setting['share']:.0%} of R" for setting in settings))
+    yield Sheet(title, heads, tuple(rows), f"thousand stream rows/s; {most}")
+
+
+def _complete(rates: Record) -> Record:
+    """Return the samples of algorithms of which no process was ended."""
+    whole = {name: runs for name, runs in rates.items() if all("sample" in run for run in runs)}
+    return {name: {"samples": [run["sample"] for run in runs]} for name, runs in whole.items()}
+
+
+def _rate(runs: list[Record]) -> str:
+    samples = [run["sample"] for run in runs if "sample" in run]
+    ended = f" ({len(runs) - len(samples)} ended)" if len(samples) < len(runs) else ""
+    return (thousands(samples) if samples else "–") + ended
+
+
+CONFINED = Benchmark(
+    "confined",
+    "stream rows a second in a memory cgroup of own needs, budget and slack, mapped",
+    ConfinedGrid,
+    measure,
+    sheets,
+)
 
 
 if __name__ == "__main__":

@@ -1,58 +1,66 @@
-"""Measuring what a larger master costs: at the same share of memory, and at a constant budget."""
+"""What a larger master costs: at the same share of memory, and at a constant budget."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from benchmarks.engine.matrix import Cell, cell_of, take_rounds
-from benchmarks.memory import resident_bytes
-from benchmarks.summary import candidate
-from benchmarks.workload import Feed, Workload
-from semistream.cost.run import Run, one_thread
-from semistream.cost.spread import spread
-from semistream.join import Join
+from benchmarks.engine.matrix import READS, Cell, cell_of, measure_rates
+from benchmarks.engine.workload import Feed, Workload
+from benchmarks.harness.claims import candidate
+from benchmarks.harness.command import Benchmark, Grid, Job, option
+from benchmarks.harness.figure import MARKS, has, ticks
+from benchmarks.harness.record import Record, read_record
+from benchmarks.harness.run import one_thread
+from benchmarks.harness.samples import spread, thousands
+from benchmarks.harness.table import Sheet
+from semistream.algorithms import algorithms
+from semistream.errors import OptionError
 from semistream.master import open_master
-from semistream.system.machine import describe
+from semistream.units import format_bytes, parse_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from semistream.master import FileMaster
-
-__all__ = ["GrowthGrid", "best_published", "measure_growth"]
+_MATRIX = Path("results/bench.json")
 
 
 @dataclass(frozen=True)
-class GrowthGrid:
-    """What is measured."""
+class GrowthGrid(Grid):
+    """Sizes of the master, two budgets for each, and who is measured."""
 
-    algorithms: tuple[str, ...]
-    rows: tuple[int, ...] = (2_000_000, 5_000_000, 10_000_000, 20_000_000)
+    algorithms: tuple[str, ...] = option(
+        (), "Instead of ours and the two best published ones.", "algorithm", known=algorithms()
+    )
+    rows: tuple[int, ...] = option(
+        (2_000_000, 5_000_000, 10_000_000, 20_000_000), "Rows of a master."
+    )
     share: float = 0.05
-    memory: int = 32 << 20
-    """The constant budget."""
-    reads: tuple[str, ...] = ("mapped", "direct")
+    memory: int = option(32 << 20, "The constant budget.", read=parse_bytes)
+    reads: tuple[str, ...] = option(READS, "Only these reads.", "read", known=READS)
     exponent: float = 1.0
-    seconds: float = 0.5
-    rounds: int = 3
+    seconds: float = option(0.5, "Seconds per sample.")
+    rounds: int = option(3, "The number of samples.")
     feed_rows: int = 4_000_000
     page_bytes: str = "128KB"
 
-    def budgets(self, workload: Workload) -> dict[str, int]:
-        """Give the two budgets by name."""
-        return {"share": int(self.share * workload.bytes), "constant": self.memory}
+    def complete(self) -> GrowthGrid:
+        names = self.algorithms or tuple(best_published(_matrix(), algorithms()))
+        return replace(self, algorithms=names, feed_rows=min(self.feed_rows, 4 * max(self.rows)))
 
     @property
-    def points(self) -> int:
-        """How many settings there are."""
+    def steps(self) -> int:
         return len(self.rows) * len(self.reads) * 2
 
 
-def best_published(matrix: dict[str, Any] | None, known: Iterable[str]) -> list[str]:
-    """Give our algorithm and the two best others, by a record of the matrix if there is one.
+def _matrix() -> Record | None:
+    try:
+        return read_record(_MATRIX)
+    except OptionError:
+        return None
+
+
+def best_published(matrix: Record | None, known: Iterable[str]) -> list[str]:
+    """Return our algorithm and the two best others, by a record of the matrix if there is one.
 
     They are those with the best medians at 5 % of R, Zipf 1, 1:1, mapped.
     """
@@ -66,46 +74,93 @@ def best_published(matrix: dict[str, Any] | None, known: Iterable[str]) -> list[
     return [mine, *(others or usual)[:2]]
 
 
-def measure_growth(
-    grid: GrowthGrid, folder: Path, say: Callable[[str], None]
-) -> Iterator[dict[str, Any]]:
-    """Give the record after every setting, each time with one point more."""
+def measure(job: Job[GrowthGrid]) -> Iterator[None]:
+    """Measure masters of growing size, at 5 % of R and at a constant budget.
+
+    Compares ours with the two best published algorithms, by ``results/bench.json``. Masters of up
+    to 20M rows take 5 GB.
+    """
     one_thread()
-    record: dict[str, Any] = {
-        "kind": "growth",
-        "what": "stream rows a second as the master grows, one thread",
-        "machine": describe(),
-        "grid": asdict(grid),
-        "points": [],
-    }
+    grid = job.grid
     for rows in grid.rows:
-        say(f"R = {rows:,}: the master")
+        job.say(f"R = {rows:,}: the master")
         workload = Workload("1:1", rows)
-        path = workload.prepare(folder, grid.page_bytes)
+        path = workload.prepare(job.folder, grid.page_bytes)
         feed = Feed.of(workload.stream(grid.exponent), grid.feed_rows)
+        budgets = {"share": int(grid.share * workload.bytes), "constant": grid.memory}
         for read in grid.reads:
-            for budget, memory in grid.budgets(workload).items():
-                say(f"R = {rows:,}, {read}, {budget}")
-                point = _measure(grid, open_master(path, read), feed, memory)
-                record["points"].append({"rows": rows, "budget": budget, **point})
-                yield record
+            for budget, memory in budgets.items():
+                point = {"rows": rows, "budget": budget, "read": read}
+                if not job.has("points", point, grid.algorithms):
+                    job.say(f"R = {rows:,}, {read}, {budget}")
+                    master, times = open_master(path, read), (grid.seconds, grid.rounds)
+                    rates = measure_rates(grid.algorithms, master, feed, memory, times)
+                    job.add("points", point | rates, *point)
+                yield
 
 
-def _measure(grid: GrowthGrid, master: FileMaster, feed: Feed, memory: int) -> dict[str, Any]:
-    runs = {
-        name: Run(
-            Join(master, feed.schema, on="key", memory=memory, algorithm=name), feed.forever()
-        )
-        for name in grid.algorithms
+def sheets(record: Record) -> Iterator[Sheet]:
+    """Return the rates as R grows: budget, read and algorithm down, rows of R across."""
+    grid, points = record["grid"], record["points"]
+    by_setting = {(p["budget"], p["read"], p["rows"]): p["rates"] for p in points}
+    sizes = sorted({p["rows"] for p in points})
+    names = {"share": f"{grid['share']:.0%} of R", "constant": format_bytes(grid["memory"])}
+    rows = []
+    for budget, read in dict.fromkeys((p["budget"], p["read"]) for p in points):
+        line = [by_setting.get((budget, read, size), {}) for size in sizes]
+        for name in grid["algorithms"]:
+            samples = [rates[name]["samples"] if name in rates else None for rates in line]
+            cost = "–"
+            if samples[0] and samples[-1]:
+                cost = f"{spread(samples[0]).middle / spread(samples[-1]).middle:.2f}×"
+            shown = (thousands(each) if each else "–" for each in samples)
+            rows.append((name, read, names[budget], *shown, cost))
+    heads = ("algorithm", "read", "memory", *(f"R = {size / 1e6:g}M" for size in sizes))
+    title = f"As R grows: Zipf {grid['exponent']:g}, rows of 120 B, one thread"
+    note = "thousand stream rows/s: median (range); the cost is that of the largest R to the least"
+    yield Sheet(title, (*heads, "cost"), tuple(rows), note)
+
+
+def draw(record: Record, figure: Any) -> None:
+    """Draw rows of R against the rate: one panel a budget, a line for algorithm and read."""
+    grid = record["grid"]
+    titles = {
+        "share": f"{grid['share']:.0%} of R",
+        "constant": f"{format_bytes(grid['memory'])} whatever R",
     }
-    for run in runs.values():
-        run.warm_up(10 * grid.seconds)
-    takers = {name: partial(run.sample, grid.seconds) for name, run in runs.items()}
-    _, samples = take_rounds(grid.rounds, None, takers)
-    return {
-        "read": master.read,
-        "memory": memory,
-        "resident": resident_bytes(master.path / master.manifest.name("pages")),
-        "pages_bytes": master.manifest.pages_bytes,
-        "rates": {name: {"samples": samples[name], **run.facts()} for name, run in runs.items()},
-    }
+    panels = figure.subplots(1, 2, sharey=True)
+    for panel, (budget, title) in zip(panels, titles.items(), strict=True):
+        for read in grid["reads"]:
+            for name, mark in zip(grid["algorithms"], MARKS, strict=False):
+                points = [
+                    (p["rows"] / 1e6, spread(rate / 1e6 for rate in p["rates"][name]["samples"]))
+                    for p in record["points"]
+                    if (p["budget"], p["read"]) == (budget, read) and name in p["rates"]
+                ]
+                errors = [
+                    [rate.middle - rate.least for _, rate in points],
+                    [rate.most - rate.middle for _, rate in points],
+                ]
+                panel.errorbar(
+                    [rows for rows, _ in points],
+                    [rate.middle for _, rate in points],
+                    errors,
+                    marker=mark,
+                    linestyle="-" if read == "mapped" else "--",
+                    label=f"{name}, {read}",
+                    capsize=2,
+                )
+        panel.set(xscale="log", xlabel="rows of R, million", title=title, ylim=(0, None))
+        ticks(panel, [rows / 1e6 for rows in grid["rows"]])
+    panels[0].set_ylabel("million stream rows/s")
+    panels[1].legend(fontsize="small")
+
+
+GROWTH = Benchmark(
+    "growth",
+    "stream rows a second as the master grows, one thread",
+    GrowthGrid,
+    measure,
+    sheets,
+    {"growth": (has("points"), draw)},
+)

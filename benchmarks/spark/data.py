@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +17,12 @@ import pyarrow.parquet as pq
 from semistream import build_master
 from semistream.workloads import Stream, Zipf
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["KEY", "ROW_BYTES", "Products", "Sales", "cold_copy", "whole_folder"]
-
 KEY = "product_id"
 ROW_BYTES = 120
 STRIDE = 2  # absent keys lie between the master's
 _NAME_BYTES = 64
-_CHUNK = 100_000
+_CHUNK = 100_000  # rows of a batch
+_FILE = 5 * _CHUNK  # rows of a Parquet file
 
 
 @dataclass(frozen=True)
@@ -55,31 +51,32 @@ class Products:
 
     def batches(self) -> pa.RecordBatchReader:
         """Make the rows, in order of their keys."""
-        made = (
-            _products(start, min(start + _CHUNK, self.rows), self.duplicates)
-            for start in range(0, self.rows, _CHUNK)
-        )
-        return pa.RecordBatchReader.from_batches(self.schema, made)
+        return pa.RecordBatchReader.from_batches(self.schema, self._made(0, self.rows))
+
+    def _made(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        for first in range(start, end, _CHUNK):
+            yield _products(first, min(first + _CHUNK, end), self.duplicates)
 
     def path(self, kind: str) -> Path:
-        """Give where the master of a kind of store is, or will be."""
+        """Return where the master of a kind of store is, or will be."""
         several = f"x{self.duplicates}" if self.duplicates > 1 else ""
         return self.folder / f"products-{self.rows}{several}.{kind}"
 
     def master(self) -> Path:
-        """Build our master, unless it is there already; give its path."""
+        """Build our master, unless it is there already; return its path."""
         path = self.path("master")
         if not (path / "manifest.json").exists():
             build_master(self.batches(), path, key=KEY)
         return path
 
     def parquet(self) -> Path:
-        """Write the same rows as Parquet, unless they are there already; give the path."""
+        """Write the same rows as Parquet, unless they are there already; return the path."""
         path = self.path("parquet")
         if not path.exists():
             with whole_folder(path) as new:
-                for number, chunk in enumerate(_grouped(self.batches(), 5)):
-                    pq.write_table(chunk, new / f"{number:05}.parquet")
+                for number, start in enumerate(range(0, self.rows, _FILE)):
+                    rows = self._made(start, min(start + _FILE, self.rows))
+                    pq.write_table(pa.Table.from_batches(rows), new / f"{number:05}.parquet")
         return path
 
 
@@ -104,16 +101,21 @@ def _products(start: int, end: int, duplicates: int) -> pa.RecordBatch:
     )
 
 
-def _grouped(batches: pa.RecordBatchReader, size: int) -> Iterator[pa.Table]:
-    """Put every few batches into a table."""
-    group: list[pa.RecordBatch] = []
-    for batch in batches:
-        group.append(batch)
-        if len(group) == size:
-            yield pa.Table.from_batches(group)
-            group = []
-    if group:
-        yield pa.Table.from_batches(group)
+@dataclass(frozen=True)
+class Batches:
+    """Some micro-batches of a stream in files."""
+
+    folder: Path
+    files: int
+    """To a micro-batch."""
+    count: int
+    start: int = 0
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, in order."""
+        end = self.start + self.count
+        return sorted(self.folder.iterdir())[self.start * self.files : end * self.files]
 
 
 @dataclass(frozen=True)
@@ -128,14 +130,14 @@ class Sales:
     """To a micro-batch, of which each is read by a task of its own."""
     absent: float = 0.0
 
-    def prepare(self, folder: Path) -> Path:
-        """Write the files, unless they are there already; give their folder."""
+    def prepare(self, folder: Path) -> Batches:
+        """Write the files, unless they are there already."""
         kind = f"{self.keys}-{self.exponent:g}-{self.absent:g}"
         path = folder / f"sales-{kind}-{self.batch_rows}x{self.batches}-{self.files}"
         if not path.exists():
             with whole_folder(path) as new:
                 self._write(new)
-        return path
+        return Batches(path, self.files, self.batches)
 
     def _write(self, folder: Path) -> None:
         zipf = Zipf(self.keys, self.exponent)
@@ -152,7 +154,7 @@ class Sales:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to write, which is there under its name when it is whole."""
+    """Return a folder to write; it gets its name when the context ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         new = Path(scratch) / "new"
@@ -163,7 +165,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def cold_copy(master: Path) -> Iterator[Path]:
-    """Give the same master under another name, for which no host holds anything warm."""
+    """Return the same master under another name, for which no host holds anything warm."""
     with tempfile.TemporaryDirectory(dir=master.parent) as scratch:
         path = Path(scratch) / "products.master"
         shutil.copytree(master, path, copy_function=os.link)

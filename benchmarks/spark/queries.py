@@ -5,40 +5,27 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark.sql.functions as F  # noqa: N812 - as everyone has it
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.spark.systems import SYSTEMS
+from benchmarks.spark.data import Batches
+from benchmarks.spark.systems import SYSTEMS, Setting
 from semistream.errors import SemistreamError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from benchmarks.spark.systems import Setting
-
-__all__ = [
-    "SCHEMA",
-    "Batches",
-    "Enough",
-    "count_and_hash",
-    "fingerprint",
-    "finished",
-    "milliseconds",
-    "time_batches",
-    "versions",
-    "warm_up",
-]
-
 SCHEMA = "product_id long, sale long, quantity int"
+DROPPED = 2
+"""The first batches of a query, in which code is still compiled, are not counted."""
 _LOOK = 0.2  # seconds between two looks at a query
+
+
+class DifferentRowsError(SemistreamError):
+    """Two systems that are compared gave different rows."""
 
 
 @dataclass(frozen=True)
@@ -62,27 +49,10 @@ class Enough:
         return len(counted) >= self.least and sum(counted) >= 1000 * self.seconds
 
 
-@dataclass(frozen=True)
-class Batches:
-    """Some micro-batches of a stream in files."""
-
-    folder: Path
-    files: int
-    """To a micro-batch."""
-    count: int
-    start: int = 0
-
-    @property
-    def paths(self) -> list[Path]:
-        """The files, in order."""
-        end = self.start + self.count
-        return sorted(self.folder.iterdir())[self.start * self.files : end * self.files]
-
-
 def time_batches(
     system: str, at: Setting, batches: Batches, limit: float, enough: Enough | None = None
 ) -> list[int]:
-    """Give the milliseconds that each micro-batch takes, all of it, from trigger to commit."""
+    """Return the milliseconds that each micro-batch takes, all of it, from trigger to commit."""
     with finished(system, at, batches, limit, enough) as query:
         return milliseconds(query)
 
@@ -97,7 +67,7 @@ def warm_up(system: str, at: Setting, batches: Batches, seconds: float) -> None:
 def finished(
     system: str, at: Setting, batches: Batches, limit: float, enough: Enough | None = None
 ) -> Iterator[StreamingQuery]:
-    """Run a query over the batches; give it when it has ended, within so many seconds.
+    """Run a query over the batches; return it when it has ended, within so many seconds.
 
     It ends by itself, for all that is in its folder is there at its start; or when it is enough.
     """
@@ -129,27 +99,32 @@ def _wait(query: StreamingQuery, limit: float, enough: Enough | None) -> None:
 
 
 def milliseconds(query: StreamingQuery) -> list[int]:
-    """Give what each batch took."""
+    """Return what each batch took."""
     done = [p.durationMs for p in query.recentProgress if "addBatch" in p.durationMs]
     return [durations["triggerExecution"] for durations in done]
 
 
+def warm(milliseconds: Sequence[int], dropped: int) -> Sequence[int]:
+    """Leave out the first batches; of a query that was ended early the last one counts."""
+    return milliseconds[dropped:] or milliseconds[-1:]
+
+
 def fingerprint(system: str, at: Setting, batches: Batches) -> list[int]:
-    """Give the count of a system's rows, and the sum of their hashes: their order is no matter."""
+    """Return the count of a system's rows, and the sum of their hashes, in any order."""
     spark = SparkSession.active()
     rows = spark.read.schema(SCHEMA).parquet(*map(str, batches.paths))
     return count_and_hash(SYSTEMS[system].join(rows, at))
 
 
 def count_and_hash(df: DataFrame) -> list[int]:
-    """Give the count of rows, and the sum of their hashes."""
+    """Return the count of rows, and the sum of their hashes."""
     hashes = F.sum(F.xxhash64(*df.columns).cast("decimal(38,0)"))
-    found = df.agg(F.count(F.lit(1)), F.coalesce(hashes, F.lit(0))).collect()[0]
-    return [int(found[0]), int(found[1])]
+    totals = df.agg(F.count(F.lit(1)), F.coalesce(hashes, F.lit(0))).collect()[0]
+    return [int(totals[0]), int(totals[1])]
 
 
 def versions() -> dict[str, str]:
-    """Give what ran."""
+    """Return the versions that ran."""
     spark = SparkSession.active()
     system = spark.sparkContext._jvm.System  # type: ignore[union-attr]  # noqa: SLF001 - the one way
     return {

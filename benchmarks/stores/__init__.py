@@ -1,14 +1,18 @@
 """What a user could write in an afternoon: the same join, chunk by chunk, on a store of others."""
 
-from benchmarks.stores.base import ByKey, Engine
-from benchmarks.stores.duck import DuckDb, DuckDbInMemory
-from benchmarks.stores.in_memory import ArrowInMemory, PolarsInMemory
+from benchmarks.stores.base import ByKey, Engine, built
 from benchmarks.stores.key_value import Lmdb, RocksDb
-from benchmarks.stores.sqlite import Sqlite
+from benchmarks.stores.tables import (
+    ArrowInMemory,
+    DuckDb,
+    DuckDbInMemory,
+    PolarsInMemory,
+    Sqlite,
+)
 
-__all__ = ["ENGINES", "IN_MEMORY", "ByKey", "Engine"]
+__all__ = ["ENGINES", "ByKey", "Engine", "built"]
 
-ENGINES: tuple[type[Engine], ...] = (DuckDb, Lmdb, RocksDb, Sqlite)
-"""With the master on disk."""
-IN_MEMORY: tuple[type[Engine], ...] = (ArrowInMemory, DuckDbInMemory, PolarsInMemory)
-"""With all of it in memory: bounds, not rivals."""
+_ON_DISK: tuple[type[Engine], ...] = (DuckDb, Lmdb, RocksDb, Sqlite)
+# Bounds, not rivals.
+_IN_MEMORY: tuple[type[Engine], ...] = (ArrowInMemory, DuckDbInMemory, PolarsInMemory)
+ENGINES = {kind.name: kind for kind in (*_ON_DISK, *_IN_MEMORY)}

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
-
-__all__ = ["ByKey", "Engine", "placed"]
+Ints = NDArray[np.int64]
 
 
 class Engine(ABC):
@@ -47,9 +44,10 @@ class Engine(ABC):
 
     @classmethod
     def missing(cls) -> str:
-        """Say what is missing, nothing if it can run."""
-        found = importlib.util.find_spec(cls.package) is not None
-        return "" if found else f"{cls.package} is not installed: `make setup` installs it"
+        """Return what is missing, nothing if it can run."""
+        if importlib.util.find_spec(cls.package) is not None:
+            return ""
+        return f"{cls.package} is not installed: `make setup` installs it"
 
     @property
     def key(self) -> str:
@@ -93,12 +91,12 @@ class ByKey(Engine):
     """A store that is asked for keys."""
 
     def join(self, chunk: pa.RecordBatch, how: str = "inner") -> pa.Table:
-        """Ask for each key once, then give its row to every stream row that has it."""
+        """Ask for each key once, then put its row beside every stream row that has it."""
         keys, of_row = np.unique(chunk[self.key].to_numpy(), return_inverse=True)
-        present, found = self._fetch(keys)
+        present, rows = self._fetch(keys)
         place = np.full(len(keys), -1)
         place[present] = np.arange(len(present))
-        return placed(chunk, found, place[of_row], how)
+        return placed(chunk, rows, place[of_row], how)
 
     def join_rows(self, chunk: pa.RecordBatch, how: str = "inner") -> pa.Table:
         """Ask for the key of every row by itself."""
@@ -113,8 +111,27 @@ class ByKey(Engine):
 
     @abstractmethod
     def row(self, key: int) -> tuple[Any, ...] | None:
-        """Give the row of one key, without it."""
+        """Return the row of one key, without it."""
 
     @abstractmethod
     def _fetch(self, keys: Ints) -> tuple[Ints, pa.RecordBatch]:
-        """Give which of the keys are there, and their rows in the same order."""
+        """Return which of the keys are there, and their rows in the same order."""
+
+
+def built(
+    kind: type[Engine],
+    path: Path,
+    schema: pa.Schema,
+    memory: int,
+    rows: Callable[[], pa.RecordBatchReader],
+) -> Engine:
+    """Return the engine whose store is at a path; if it is not there, build it atomically."""
+    if not path.exists():
+        unfinished = path.with_name(f"{path.name}-unfinished")
+        if unfinished.is_dir():
+            shutil.rmtree(unfinished)
+        unfinished.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind(unfinished, schema, memory).build(rows())
+        unfinished.rename(path)
+    return kind(path, schema, memory)

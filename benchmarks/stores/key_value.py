@@ -1,27 +1,108 @@
-"""LMDB and RocksDB: bytes for bytes."""
+"""LMDB and RocksDB, which hold a row as bytes for a key."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from benchmarks.stores.base import ByKey
-from benchmarks.stores.row_format import RowFormat, pieces
+from benchmarks.stores.base import ByKey, Ints
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    import pyarrow as pa
+@dataclass(frozen=True)
+class RowFormat:
+    """Columns of fixed width one after the other, then a text if the last column is one."""
 
-    from benchmarks.stores.base import Ints
+    schema: pa.Schema
 
-__all__ = ["Lmdb", "RocksDb"]
+    @cached_property
+    def fixed(self) -> pa.Schema:
+        """The columns without the text."""
+        return pa.schema(list(self.schema)[: len(self.schema) - self.has_text])
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the last column is a text."""
+        return bool(pa.types.is_string(self.schema.types[-1]))
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The layout of a row, without the text."""
+        kinds = [
+            f"V{kind.byte_width}"
+            if pa.types.is_fixed_size_binary(kind)
+            else np.dtype(kind.to_pandas_dtype()).str
+            for kind in self.fixed.types
+        ]
+        return np.dtype(list(zip(self.fixed.names, kinds, strict=True)))
+
+    def pack(self, rows: pa.RecordBatch) -> list[bytes]:
+        """Return the bytes of each row."""
+        packed = np.empty(rows.num_rows, self.dtype)
+        for name, column in zip(self.fixed.names, rows.columns, strict=False):
+            start = column.offset * self.dtype[name].itemsize
+            packed[name] = np.frombuffer(column.buffers()[1], self.dtype[name], len(column), start)
+        if not self.has_text:
+            return pieces(packed)
+        texts = rows.columns[-1].cast(pa.binary()).to_pylist()
+        return [row + text for row, text in zip(pieces(packed), texts, strict=True)]
+
+    def row(self, packed: bytes) -> tuple[Any, ...]:
+        width = self.dtype.itemsize
+        values = np.frombuffer(packed[:width], self.dtype)[0].item()
+        return (*values, packed[width:].decode()) if self.has_text else values
+
+    def unpack(self, rows: Sequence[bytes]) -> pa.RecordBatch:
+        """Return the rows whose bytes these are."""
+        joined = np.frombuffer(b"".join(rows), np.uint8)
+        ends = np.fromiter(accumulate(map(len, rows), initial=0), np.int64, len(rows) + 1)
+        width = self.dtype.itemsize
+        packed, texts = self._parted(joined, ends)
+        columns = [
+            _column(packed[name], f.type)
+            for name, f in zip(self.fixed.names, self.fixed, strict=True)
+        ]
+        if self.has_text:
+            offsets = (ends - width * np.arange(len(ends))).astype(np.int32)
+            columns.append(
+                pa.StringArray.from_buffers(len(rows), pa.py_buffer(offsets), pa.py_buffer(texts))
+            )
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _parted(
+        self, joined: NDArray[np.uint8], ends: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """Part the fixed columns of all rows from their texts."""
+        rows, width = len(ends) - 1, self.dtype.itemsize
+        if rows and len(joined) == rows * ends[1] and (np.diff(ends) == ends[1]).all():
+            square = joined.reshape(rows, -1)  # all rows are as long: no byte is looked for
+            heads, texts = square[:, :width], square[:, width:]
+        else:
+            starts = ends[:-1, None] + np.arange(width)
+            heads, texts = joined[starts], np.delete(joined, starts.ravel())
+        packed = np.ascontiguousarray(heads).view(self.dtype).ravel()
+        return packed, np.ascontiguousarray(texts)
+
+
+def _column(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    buffer = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [None, buffer])
+
+
+def pieces(values: NDArray[Any]) -> list[bytes]:
+    """Return the bytes of each value."""
+    each: list[bytes] = values.view(f"V{values.itemsize}").tolist()
+    return each
 
 
 def _key_bytes(keys: Ints) -> list[bytes]:
-    """Give keys as bytes that are in the order of the numbers."""
+    """Return keys as bytes that are in the order of the numbers."""
     return pieces(keys.astype(">i8"))
 
 
@@ -36,12 +117,11 @@ class _KeyValue(ByKey):
         return RowFormat(self.payload)
 
     def row(self, key: int) -> tuple[Any, ...] | None:
-        """Give the row of one key."""
-        found = self._get(key.to_bytes(8, signed=True))
-        return None if found is None else self.format.row(found)
+        packed = self._get(key.to_bytes(8, signed=True))
+        return None if packed is None else self.format.row(packed)
 
     def _unpacked(self, rows: list[bytes | None]) -> tuple[Ints, pa.RecordBatch]:
-        """Give which rows are there, and those rows."""
+        """Return which rows are there, and those rows."""
         present = np.flatnonzero([row is not None for row in rows])
         return present, self.format.unpack([row for row in rows if row is not None])
 
@@ -57,20 +137,18 @@ class Lmdb(_KeyValue):
     note = "no cache of its own: its file lives in the operating system's, as much as there is"
 
     def build(self, rows: pa.RecordBatchReader) -> None:
-        """Append the rows."""
         with self._environment() as store:
             for batch in rows:
                 with store.begin(write=True) as writing, writing.cursor() as cursor:
                     cursor.putmulti(self._pairs(batch), append=True)
 
     def open(self) -> None:
-        """Open the store, begin to read."""
         self._store = self._environment()
         self._reading = self._store.begin()
         self._get = self._reading.get
 
-    def _environment(self) -> Any:  # noqa: ANN401 - the package has no types
-        import lmdb  # noqa: PLC0415 - an extra
+    def _environment(self) -> Any:
+        import lmdb
 
         return lmdb.open(str(self.path), map_size=1 << 36, sync=False, metasync=False)
 
@@ -80,7 +158,6 @@ class Lmdb(_KeyValue):
         return self._unpacked([get(key) for key in _key_bytes(keys)])
 
     def close(self) -> None:
-        """End reading."""
         self._reading.abort()
         self._store.close()
 
@@ -92,8 +169,7 @@ class RocksDb(_KeyValue):
     note = "block cache of the budget, and the operating system's beside it"
 
     def build(self, rows: pa.RecordBatchReader) -> None:
-        """Write the rows in batches, then compact."""
-        import rocksdict  # noqa: PLC0415 - an extra
+        import rocksdict
 
         store = rocksdict.Rdict(str(self.path), self._options())
         for batch in rows:
@@ -105,15 +181,14 @@ class RocksDb(_KeyValue):
         store.close()
 
     def open(self) -> None:
-        """Open the store, beside other processes that read it."""
-        import rocksdict  # noqa: PLC0415 - an extra
+        import rocksdict
 
         reading = rocksdict.AccessType.read_only()
         self._store: Any = rocksdict.Rdict(str(self.path), self._options(), access_type=reading)
         self._get = self._store.get
 
-    def _options(self) -> Any:  # noqa: ANN401 - as the package types it
-        import rocksdict  # noqa: PLC0415 - an extra
+    def _options(self) -> Any:
+        import rocksdict
 
         table = rocksdict.BlockBasedOptions()
         table.set_block_cache(rocksdict.Cache(self.memory))
@@ -127,5 +202,4 @@ class RocksDb(_KeyValue):
         return self._unpacked(self._store.get(_key_bytes(keys)))
 
     def close(self) -> None:
-        """Close the store."""
         self._store.close()

@@ -8,15 +8,10 @@ Zipf's law and the turns of the queue.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from papers.equations.harmonic import hit, pages_evenly
 from papers.equations.queue import any_page, oldest_page
-
-if TYPE_CHECKING:
-    from papers.equations.symbols import Costs, Sizes
-
-__all__ = ["Served", "c_loop", "memory", "served", "service_rate"]
+from papers.equations.symbols import Costs, Sizes
 
 
 @dataclass(frozen=True)
@@ -41,13 +36,12 @@ class Served:
 
 
 def memory(m: float, h_r: float, sizes: Sizes) -> dict[str, float]:
-    """Give the bytes of each component (equation 1 for one node).
+    """Return the bytes of each component (equation 1 for one node).
 
     As in X-HYBRIDJOIN the printed equation is M = M. What it is for is h_S, the room of H_S.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> memory(1_000_000, 1000, Sizes(r_t=2e6, v_p=60_000))
     {'disk buffer': 60000.0, 'cache': 120000.0, 'hash table': 728888.88..., 'queue': 91111.11...}
     """
@@ -56,7 +50,7 @@ def memory(m: float, h_r: float, sizes: Sizes) -> dict[str, float]:
 
 
 def served(m: float, h_r: float, sizes: Sizes, *, averaged: bool = False) -> Served:
-    """Give w_N and w_S for a cache of h_R tuples within m bytes.
+    """Return w_N and w_S for a cache of h_R tuples within m bytes.
 
     p_N is the cache's share of the stream, by harmonic sums. R is in the order of keys, so that
     what the cache leaves is spread evenly over the pages. ``averaged`` takes the page that comes
@@ -64,7 +58,6 @@ def served(m: float, h_r: float, sizes: Sizes, *, averaged: bool = False) -> Ser
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> both = served(50e6, 10_000, Sizes(r_t=2e6, v_p=60_000))
     >>> round(both.w_n), round(both.w_s)
     (417, 226)
@@ -76,14 +69,13 @@ def served(m: float, h_r: float, sizes: Sizes, *, averaged: bool = False) -> Ser
 
 
 def c_loop(served: Served, sizes: Sizes, costs: Costs, *, printed: bool = False) -> float:
-    """Give the seconds of an iteration (equation 2 for one node).
+    """Return the seconds of an iteration (equation 2 for one node).
 
     As printed, only the w_N tuples that the cache answers pay for a look-up in it. In the paper's
     own algorithm (line 5) the w_S others pay as well; corrected, they do.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0), c_h=100.0)
     >>> both = Served(w_n=400.0, w_s=200.0)
     >>> [round(c_loop(both, sizes, costs, printed=p), 5) for p in (True, False)]
@@ -98,11 +90,10 @@ def c_loop(served: Served, sizes: Sizes, costs: Costs, *, printed: bool = False)
 def service_rate(
     m: float, h_r: float, sizes: Sizes, costs: Costs, *, printed: bool = False
 ) -> float:
-    """Give μ, tuples a second, for a cache of h_R tuples within m bytes (equation 3).
+    """Return μ, tuples a second, for a cache of h_R tuples within m bytes (equation 3).
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0))
     >>> [round(service_rate(50e6, h_r, sizes, costs)) for h_r in (0, 1000, 10_000)]
     [144505, 286136, 401566]

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from papers.equations.symbols import Sizes
 
-    from papers.equations.symbols import Sizes
+Floats = NDArray[np.float64]
 
-    Floats = NDArray[np.float64]
-
-__all__ = ["Pages", "harmonic", "hit", "pages_by_rank", "pages_evenly"]
 
 _HEAD = 64  # ranks that are summed one by one
 _GROUPS = 192
@@ -27,7 +23,7 @@ def _head(exponent: float) -> Floats:
 
 
 def harmonic(k: ArrayLike, exponent: float = 1.0) -> Floats:
-    """Give the sum of 1/x^exponent for x from 1 to k, between whole k as smoothly as can be.
+    """Return the sum of 1/x^exponent for x from 1 to k, between whole k as smoothly as can be.
 
     For exponent 1 this is Tuned X-HYBRIDJOIN's ln k + γ + 1/2k (before equation 4), and better for
     small k: the first ranks are summed, the others by Euler and Maclaurin.
@@ -52,11 +48,10 @@ def harmonic(k: ArrayLike, exponent: float = 1.0) -> Floats:
 
 
 def hit(tuples: float, sizes: Sizes) -> float:
-    """Give the share of stream tuples that so many of the hottest tuples of R answer (p_N).
+    """Return the share of stream tuples that so many of the hottest tuples of R answer (p_N).
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> round(hit(500, Sizes(r_t=2_000_000, v_p=60_000)), 4)
     0.4503
     """
@@ -83,7 +78,6 @@ def pages_by_rank(first: float, width: float, sizes: Sizes) -> Pages:
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> pages = pages_by_rank(500, 500, Sizes(r_t=2_000_000, v_p=60_000))
     >>> float(pages.count.sum()), round(pages.total, 4)
     (3999.0, 0.5497)
@@ -98,11 +92,10 @@ def pages_by_rank(first: float, width: float, sizes: Sizes) -> Pages:
 
 
 def pages_evenly(first: float, sizes: Sizes) -> Pages:
-    """Give R's pages in the order of keys, without the rows that the ``first`` tuples answer.
+    """Return R's pages in the order of keys, without the rows that the ``first`` tuples answer.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> pages = pages_evenly(0, Sizes(r_t=1_000_000, v_p=12_000, absent=0.1))
     >>> pages.count.tolist(), pages.share.round(7).tolist()
     ([10000.0], [9e-05])

@@ -6,18 +6,12 @@ The paper leaves σ open; that every stream tuple meets all of R once gives it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from papers.equations.search import best
-
-if TYPE_CHECKING:
-    from papers.equations.symbols import Costs, Sizes
-
-__all__ = ["c_loop", "loss", "memory", "service_rate", "sigma", "tuned_b", "w"]
+from papers.equations.symbols import Costs, Sizes
 
 
 def memory(b: float, w: float, sizes: Sizes) -> dict[str, float]:
-    """Give the bytes of each component (equation 1); M is their sum.
+    """Return the bytes of each component (equation 1); M is their sum.
 
     Parameters
     ----------
@@ -28,7 +22,6 @@ def memory(b: float, w: float, sizes: Sizes) -> dict[str, float]:
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> memory(100, 50, Sizes(r_t=3.5e6, v_p=10_500, ptr=4))
     {'disk buffer': 1050000, 'stream buffer': 1000.0, 'queue': 80000.0, 'hash table': 1920000.0}
     """
@@ -42,11 +35,10 @@ def memory(b: float, w: float, sizes: Sizes) -> dict[str, float]:
 
 
 def w(m: float, b: float, sizes: Sizes) -> float:
-    """Give w, the stream tuples that enter in an iteration (equation 3).
+    """Return w, the stream tuples that enter in an iteration (equation 3).
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> round(w(3_051_000, 100, Sizes(r_t=3.5e6, v_p=10_500, ptr=4)), 6)
     50.0
     """
@@ -54,14 +46,13 @@ def w(m: float, b: float, sizes: Sizes) -> float:
 
 
 def sigma(b: float, w: float, sizes: Sizes) -> float:
-    """Give σ, the output of one tuple of R in an iteration.
+    """Return σ, the output of one tuple of R in an iteration.
 
     The paper does not say how to come by it. Every stream tuple with a match has its m outputs
     while the scan goes round once, so that b pages output m·w·(1 − absent) in the mean.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> sigma(100, 875, Sizes(r_t=3.5e6, v_p=12_000, absent=0.2))
     0.07
     """
@@ -69,11 +60,10 @@ def sigma(b: float, w: float, sizes: Sizes) -> float:
 
 
 def c_loop(b: float, w: float, sizes: Sizes, costs: Costs) -> float:
-    """Give the seconds of an iteration (equation 2).
+    """Return the seconds of an iteration (equation 2).
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> c_loop(100, 50, Sizes(r_t=3.5e6, v_p=12_000), Costs(Read(8e6, 1.0), c_h=100.0))
     0.0102
     """
@@ -83,11 +73,10 @@ def c_loop(b: float, w: float, sizes: Sizes, costs: Costs) -> float:
 
 
 def service_rate(m: float, b: float, sizes: Sizes, costs: Costs) -> float:
-    """Give μ, tuples a second, for b pages within m bytes (equations 4 and 5).
+    """Return μ, tuples a second, for b pages within m bytes (equations 4 and 5).
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> round(service_rate(20e6, 100, Sizes(r_t=3.5e6, v_p=10_500), Costs(Read(5e5, 10.0))))
     39859
     """
@@ -96,11 +85,10 @@ def service_rate(m: float, b: float, sizes: Sizes, costs: Costs) -> float:
 
 
 def tuned_b(m: float, sizes: Sizes, costs: Costs) -> float:
-    """Give the b, not rounded, at which equation 5 is highest; numerically, as the paper does.
+    """Return the b, not rounded, at which equation 5 is highest; numerically, as the paper does.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes = Sizes(r_t=3.5e6, v_p=2**20, ptr=4)
     >>> round(tuned_b(80 * 2**20, sizes, Costs(Read(0.048 * 2**20, 1.0))), 2)
     1.88
@@ -110,11 +98,10 @@ def tuned_b(m: float, sizes: Sizes, costs: Costs) -> float:
 
 
 def loss(m: float, b: float, sizes: Sizes, costs: Costs) -> float:
-    """Give the share of the highest service rate that b pages forgo.
+    """Return the share of the highest service rate that b pages forgo.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes = Sizes(r_t=3.5e6, v_p=2**20, ptr=4)
     >>> round(loss(80 * 2**20, 0.93, sizes, Costs(Read(0.048 * 2**20, 1.0))), 4)
     0.0125

@@ -7,35 +7,19 @@ tuples take in the queue.
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING
 
 from papers.equations import cachejoin
+from papers.equations.cachejoin import Served
 from papers.equations.harmonic import harmonic, hit
 from papers.equations.search import least
-
-if TYPE_CHECKING:
-    from papers.equations.cachejoin import Served
-    from papers.equations.symbols import Costs, Sizes
-
-__all__ = [
-    "arrival_rate",
-    "belongs_in_cache",
-    "c_loop",
-    "in_queue",
-    "kept_by_line_35",
-    "least_memory",
-    "memory",
-    "served",
-    "service_rate",
-    "tuned_h_r",
-]
+from papers.equations.symbols import Costs, Sizes
 
 memory = cachejoin.memory
 served = cachejoin.served
 
 
 def belongs_in_cache(m: float, n: float, sizes: Sizes, *, printed: bool = False) -> bool:
-    """Tell whether a join value takes less memory in the cache (Theorem 2): m·v_R < n·v_S.
+    """Check whether a join value takes less memory in the cache (Theorem 2): m·v_R < n·v_S.
 
     As printed the tuple in the queue counts v_S. Corrected it counts all bytes that it takes there
     by equation 1: f·v_S + sizeof(ptr), or v_S/α for f = 1.
@@ -49,7 +33,6 @@ def belongs_in_cache(m: float, n: float, sizes: Sizes, *, printed: bool = False)
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1)
     >>> [belongs_in_cache(1, 5.5, sizes, printed=p) for p in (True, False)]
     [False, True]
@@ -58,13 +41,12 @@ def belongs_in_cache(m: float, n: float, sizes: Sizes, *, printed: bool = False)
 
 
 def in_queue(rank: float, m: float, h_r: float, sizes: Sizes) -> float:
-    """Give n, the stream tuples with the value of this rank in the queue, if they had to wait.
+    """Return n, the stream tuples with the value of this rank in the queue, if they had to wait.
 
     By Little's law: as many as arrive while h_S tuples that miss the cache do.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> round(in_queue(10, 12e6, 0, Sizes(r_t=1e6, v_p=120_000, ptr=4, f=1)))
     3439
     """
@@ -74,7 +56,7 @@ def in_queue(rank: float, m: float, h_r: float, sizes: Sizes) -> float:
 
 
 def tuned_h_r(m: float, sizes: Sizes, *, printed: bool = False) -> float:
-    """Give h_R, the tuples in the cache, at which Theorem 2 holds for just those.
+    """Return h_R, the tuples in the cache, at which Theorem 2 holds for just those.
 
     Bisection on the last rank for which it holds, as both h_S and the share of misses depend on it.
     For less memory than R takes; with more, all of R belongs in memory and there is nothing to ask.
@@ -82,7 +64,6 @@ def tuned_h_r(m: float, sizes: Sizes, *, printed: bool = False) -> float:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1)
     >>> [round(tuned_h_r(1.2e9, replace(sizes, exponent=e))) for e in (0.0, 0.5, 1.0)]
     [0, 263293, 2044881]
@@ -102,14 +83,13 @@ def tuned_h_r(m: float, sizes: Sizes, *, printed: bool = False) -> float:
 
 
 def kept_by_line_35(m: float, h_r: float, sizes: Sizes) -> float:
-    """Give the tuples that the eviction of Algorithm 1 would leave in a cache of h_R, as printed.
+    """Return the tuples that the eviction of Algorithm 1 would leave in a cache of h_R, as printed.
 
     Line 35 takes a value's tuples in one iteration for n, not those in the whole queue, of which
     Theorem 2 speaks. It would empty the cache.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> round(kept_by_line_35(1.2e9, 2_044_881, Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1)))
     30
     """
@@ -123,13 +103,12 @@ def kept_by_line_35(m: float, h_r: float, sizes: Sizes) -> float:
 def c_loop(
     served: Served, h_r: float, sizes: Sizes, costs: Costs, *, printed: bool = False
 ) -> float:
-    """Give the seconds of an iteration (equation 2), a tenth of an eviction included.
+    """Return the seconds of an iteration (equation 2), a tenth of an eviction included.
 
     As in CACHEJOIN the printed one leaves out the look-ups that miss the cache.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> costs = Costs(Read(1e6, 10.0), c_i=100.0, c_v=20.0)
     >>> c_loop(cachejoin.Served(0.0, 0.0), 1000, Sizes(r_t=100e6, v_p=60_000), costs)
     0.001652
@@ -142,11 +121,10 @@ def c_loop(
 def service_rate(
     m: float, sizes: Sizes, costs: Costs, h_r: float | None = None, *, printed: bool = False
 ) -> float:
-    """Give μ, tuples a second (equation 3), with the cache that Theorem 2 makes, or another.
+    """Return μ, tuples a second (equation 3), with the cache that Theorem 2 makes, or another.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1), Costs(Read(1e6, 10.0))
     >>> [round(service_rate(1.2e9, sizes, costs, h_r)) for h_r in (None, 1e4, 8e6)]
     [1657075, 878876, 641417]
@@ -157,14 +135,13 @@ def service_rate(
 
 
 def arrival_rate(m: float, sizes: Sizes, costs: Costs, *, printed: bool = False) -> float:
-    """Give λ, the fastest stream that m bytes bear (equations 4 to 6).
+    """Return λ, the fastest stream that m bytes bear (equations 4 to 6).
 
     Equation 6 puts the bytes of all components for w_N + w_S. So printed it is M/c_loop, bytes a
     second. Corrected it is equation 5: tuples, λ = μ.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1), Costs(Read(1e6, 10.0))
     >>> [f"{arrival_rate(1.2e9, sizes, costs, printed=p):.2e}" for p in (True, False)]
     ['5.86e+11', '1.66e+06']
@@ -177,11 +154,10 @@ def arrival_rate(m: float, sizes: Sizes, costs: Costs, *, printed: bool = False)
 
 
 def least_memory(rate: float, sizes: Sizes, costs: Costs) -> float:
-    """Give the least bytes that bear a stream of so many tuples a second: λ ≤ μ (equation 4).
+    """Return the least bytes that bear a stream of so many tuples a second: λ ≤ μ (equation 4).
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=100e6, v_p=104_858, ptr=4, f=1), Costs(Read(1e6, 10.0))
     >>> round(least_memory(1_657_075, sizes, costs) / 1e9, 3)
     1.2

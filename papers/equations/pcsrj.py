@@ -14,27 +14,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from papers.equations import cachejoin
 from papers.equations.harmonic import harmonic, hit
-
-if TYPE_CHECKING:
-    from papers.equations.symbols import Costs, Sizes
-
-__all__ = ["busiest", "c_loop", "gain", "memory", "odd_share", "served", "service_rate"]
+from papers.equations.symbols import Costs, Sizes
 
 _KEYS, _TRIALS = 4096, 400
 
 
 def memory(m: float, h_r: float, sizes: Sizes, nodes: int = 2) -> dict[str, float]:
-    """Give the bytes of each component on all nodes (equation 1); h_R tuples on each.
+    """Return the bytes of each component on all nodes (equation 1); h_R tuples on each.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> memory(1_000_000, 1000, Sizes(r_t=2e6, v_p=60_000))["cache"]
     240000.0
     """
@@ -43,11 +37,10 @@ def memory(m: float, h_r: float, sizes: Sizes, nodes: int = 2) -> dict[str, floa
 
 
 def served(m: float, h_r: float, sizes: Sizes, nodes: int = 2) -> cachejoin.Served:
-    """Give w_N and w_S of a node that has its Nth of the stream.
+    """Return w_N and w_S of a node that has its Nth of the stream.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=2e6, v_p=60_000)
     >>> both, one = served(50e6, 5_000, sizes), cachejoin.served(50e6, 10_000, sizes)
     >>> round(both.w), round(one.w)
@@ -62,11 +55,10 @@ def served(m: float, h_r: float, sizes: Sizes, nodes: int = 2) -> cachejoin.Serv
 def c_loop(
     served: cachejoin.Served, sizes: Sizes, costs: Costs, nodes: int = 2, *, printed: bool = False
 ) -> float:
-    """Give the seconds of an iteration (equation 2): as printed N times that of a node.
+    """Return the seconds of an iteration (equation 2): as printed N times that of a node.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, both = Sizes(r_t=2e6, v_p=60_000), cachejoin.Served(400.0, 200.0)
     >>> [round(c_loop(both, sizes, Costs(Read(1e6, 10.0)), printed=p), 5) for p in (True, False)]
     [0.0032, 0.0016]
@@ -76,11 +68,10 @@ def c_loop(
 
 
 def odd_share(sizes: Sizes) -> float:
-    """Give the share of the stream with odd keys, if keys are ranks: the paper's hash for N = 2.
+    """Return the share of the stream with odd keys, if keys are ranks: the paper's hash for N = 2.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> round(odd_share(Sizes(r_t=2e6, v_p=60_000)), 4)
     0.523
     """
@@ -89,14 +80,13 @@ def odd_share(sizes: Sizes) -> float:
 
 
 def busiest(nodes: int, sizes: Sizes) -> float:
-    """Give the expected share of the stream on the busiest of N nodes, by a hash of the key.
+    """Return the expected share of the stream on the busiest of N nodes, by a hash of the key.
 
     The node with the most frequent key has p_1 + (1 − p_1)/N in the mean; others may have more.
     Hence hundreds of hashes of the most frequent keys, always the same; the others lie evenly.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=2e6, v_p=60_000)
     >>> [round(busiest(n, sizes), 3) for n in (1, 2, 8)]
     [1.0, 0.536, 0.184]
@@ -118,14 +108,13 @@ def _busiest(nodes: int, values: float, exponent: float) -> float:
 def service_rate(
     m: float, h_r: float, sizes: Sizes, costs: Costs, nodes: int = 2, *, printed: bool = False
 ) -> float:
-    """Give μ of all nodes, tuples a second (equation 3); h_R tuples on each.
+    """Return μ of all nodes, tuples a second (equation 3); h_R tuples on each.
 
     As printed it is N·w over N times a node's c_loop. Corrected, c_loop is that of the busiest
     node: its misses are as many as each node's, its hits are what its share of the stream leaves.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0), c_s=500.0)
     >>> [round(service_rate(50e6, 5_000, sizes, costs, printed=p)) for p in (True, False)]
     [334077, 660309]
@@ -138,11 +127,10 @@ def service_rate(
 
 
 def gain(m: float, h_r: float, sizes: Sizes, costs: Costs, nodes: int = 2) -> float:
-    """Give how many times as fast N nodes are as one with the same m and N·h_R.
+    """Return how many times as fast N nodes are as one with the same m and N·h_R.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, tuples = Sizes(r_t=2e6, v_p=60_000), Costs(Read(0.0, 0.0), c_s=500.0)
     >>> round(gain(50e6, 5_000, sizes, Costs(Read(1e6, 10.0))), 2)
     2.0

@@ -31,7 +31,7 @@ _LEAST = 1e-12  # of the stream for the pages on disk, should a cache answer all
 
 
 def waiting(h_s: float, pages: Pages, absent: float = 0.0) -> float:
-    """Give T: the stream tuples that arrive from a page's first waiting tuple to its turn.
+    """Return T: the stream tuples that arrive from a page's first waiting tuple to its turn.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def _groups(pages: Pages) -> Groups:
 
 
 def oldest_page(h_s: float, pages: Pages, absent: float = 0.0) -> float:
-    """Give w: the stream tuples that go by for each load of the oldest tuple's page.
+    """Return w: the stream tuples that go by for each load of the oldest tuple's page.
 
     Those that a cache or a pinned page answers are among them.
 
@@ -67,7 +67,7 @@ def oldest_page(h_s: float, pages: Pages, absent: float = 0.0) -> float:
 
 
 def any_page(h_s: float, pages: Pages) -> float:
-    """Give w if the page loaded were any of the n pages, as the papers average: h_S/n/p.
+    """Return w if the page loaded were any of the n pages, as the papers average: h_S/n/p.
 
     Examples
     --------

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp, log, sqrt
-from typing import TYPE_CHECKING
 
 from semistream.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["best", "least"]
 
 _GOLDEN = (sqrt(5) - 1) / 2
 
 
 def best(rate: Callable[[float], float], low: float, high: float, points: int = 24) -> float:
-    """Give the x from ``low`` to ``high`` at which ``rate`` is highest.
+    """Return the x from ``low`` to ``high`` at which ``rate`` is highest.
 
     A grid in even ratios first, so that a second, lower top does no harm; then golden section
     between the neighbours of the best point.
@@ -45,7 +40,7 @@ def best(rate: Callable[[float], float], low: float, high: float, points: int = 
 
 
 def least(rate: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """Give the least x at which a ``rate`` that only grows is as high as ``wanted``.
+    """Return the least x at which a ``rate`` that only grows is as high as ``wanted``.
 
     Examples
     --------

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from semistream.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["Costs", "Read", "Sizes"]
 
 
 @dataclass(frozen=True)
@@ -107,7 +102,7 @@ class Sizes:
         return max(0.0, self.alpha * left / (self.f * self.v_s))
 
     def window(self, left: float) -> dict[str, float]:
-        """Give the bytes of hash table and queue: α·left and (1 − α)·left.
+        """Return the bytes of hash table and queue: α·left and (1 − α)·left.
 
         >>> Sizes(r_t=2e6, v_p=60_000).window(108.0)
         {'hash table': 96.0, 'queue': 12.0}
@@ -129,7 +124,7 @@ class Read:
     byte: float
 
     def __call__(self, size: float) -> float:
-        """Give the nanoseconds of a read of so many bytes."""
+        """Return the nanoseconds of a read of so many bytes."""
         return self.fixed + self.byte * size
 
 
@@ -170,9 +165,9 @@ class Costs:
     c_v: float = 0.0
 
     def queued(self, m: float) -> float:
-        """Give the nanoseconds of a tuple that waits and has m matches: m·c_O + c_E + c_S + c_A."""
+        """Return the nanoseconds of a waiting tuple with m matches: m·c_O + c_E + c_S + c_A."""
         return m * self.c_o + self.c_e + self.c_s + self.c_a
 
     def cached(self, m: float) -> float:
-        """Give the nanoseconds of a tuple that is answered at once: c_S + c_H + m·c_O."""
+        """Return the nanoseconds of a tuple that is answered at once: c_S + c_H + m·c_O."""
         return self.c_s + self.c_h + m * self.c_o

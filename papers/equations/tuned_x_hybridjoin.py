@@ -8,16 +8,11 @@ to 6 are lost; they are derived again from the text around them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from papers.equations.harmonic import hit, pages_by_rank
 from papers.equations.queue import oldest_page
 from papers.equations.search import best
-
-if TYPE_CHECKING:
-    from papers.equations.symbols import Costs, Sizes
-
-__all__ = ["Matching", "Split", "c_loop", "matching", "memory", "service_rate", "tuned", "w"]
+from papers.equations.symbols import Costs, Sizes
 
 _MOST = 0.98  # of the budget for both parts of the disk buffer
 
@@ -31,13 +26,12 @@ class Split:
 
 
 def memory(m: float, split: Split, sizes: Sizes) -> dict[str, float]:
-    """Give the bytes of each component (equation 1).
+    """Return the bytes of each component (equation 1).
 
     The printed equation adds up to M whatever α, k and l are. What it is for is h_S, see `h_s`.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> memory(1_000_000, Split(2, 3), Sizes(r_t=2e6, v_p=20_000))
     {'swappable': 40000, 'non-swappable': 60000, 'hash table': 800000.0, 'queue': 100000.0}
     """
@@ -46,11 +40,10 @@ def memory(m: float, split: Split, sizes: Sizes) -> dict[str, float]:
 
 
 def h_s(m: float, split: Split, sizes: Sizes) -> float:
-    """Give h_S, the stream tuples that the hash table holds: α·(M − (k + l)·v_P)/(f·v_S).
+    """Return h_S, the stream tuples that the hash table holds: α·(M − (k + l)·v_P)/(f·v_S).
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> round(h_s(50e6, Split(), Sizes(r_t=2e6, v_p=60_000)))
     461852
     """
@@ -82,14 +75,13 @@ class Matching:
 
 
 def matching(split: Split, sizes: Sizes) -> Matching:
-    """Give the chances p_old, p_N, p_S and p_new (equations 4 and 5).
+    """Return the chances p_old, p_N, p_S and p_new (equations 4 and 5).
 
     p_N is the harmonic sum to d_N over that to R_t. Equation 4 averages over the n partitions of
     R' = R_t − d_N; as their chances add up to 1, p_old is just 1/n, and p_S is (1 − p_N)/n.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> p = matching(Split(), Sizes(r_t=2e6, v_p=60_000))
     >>> round(p.old, 6), round(p.pinned, 4), round(p.new, 4)
     (0.00025, 0.4503, 0.4504)
@@ -101,7 +93,7 @@ def matching(split: Split, sizes: Sizes) -> Matching:
 
 
 def w(h_s: float, split: Split, sizes: Sizes, *, printed: bool = False) -> float:
-    """Give w, the stream tuples of an iteration (equation 6).
+    """Return w, the stream tuples of an iteration (equation 6).
 
     As printed: w new tuples match with p_new and h_S − w old ones with p_old, so that
     w = w·p_new + (h_S − w)·p_old, which is w = h_S·p_old / (1 − p_new + p_old). There the page that
@@ -110,7 +102,6 @@ def w(h_s: float, split: Split, sizes: Sizes, *, printed: bool = False) -> float
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> sizes = Sizes(r_t=2e6, v_p=60_000)
     >>> round(w(461_852, Split(), sizes, printed=True), 1), round(w(461_852, Split(), sizes), 1)
     (210.0, 425.9)
@@ -123,11 +114,10 @@ def w(h_s: float, split: Split, sizes: Sizes, *, printed: bool = False) -> float
 
 
 def c_loop(w: float, split: Split, sizes: Sizes, costs: Costs) -> float:
-    """Give the seconds of an iteration (equation 2); the pages that stay were read before.
+    """Return the seconds of an iteration (equation 2); the pages that stay were read before.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> costs = Costs(Read(1e6, 10.0), c_h=100.0)
     >>> round(c_loop(0, Split(2, 3), Sizes(r_t=2e6, v_p=60_000), costs), 6)
     0.00245
@@ -140,11 +130,10 @@ def c_loop(w: float, split: Split, sizes: Sizes, costs: Costs) -> float:
 def service_rate(
     m: float, split: Split, sizes: Sizes, costs: Costs, *, printed: bool = False
 ) -> float:
-    """Give μ, tuples a second (equation 3).
+    """Return μ, tuples a second (equation 3).
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> sizes, costs = Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0))
     >>> [round(service_rate(50e6, Split(1, l), sizes, costs)) for l in (0, 1, 20)]
     [148561, 266185, 406560]
@@ -154,11 +143,10 @@ def service_rate(
 
 
 def tuned(m: float, sizes: Sizes, costs: Costs, *, printed: bool = False) -> Split:
-    """Give the k and l, not rounded, at which μ is highest (section 5.2): a search over both.
+    """Return the k and l, not rounded, at which μ is highest (section 5.2): a search over both.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Costs, Read, Sizes
     >>> split = tuned(50e6, Sizes(r_t=2e6, v_p=60_000), Costs(Read(1e6, 10.0)), printed=True)
     >>> round(split.k, 1), round(split.pinned)
     (23.4, 231)

@@ -8,15 +8,10 @@ all else here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from papers.equations import tuned_x_hybridjoin as tuned
 from papers.equations.harmonic import hit
-
-if TYPE_CHECKING:
-    from papers.equations.symbols import Sizes
-
-__all__ = ["HYBRIDJOIN", "X_HYBRIDJOIN", "Served", "c_loop", "memory", "served", "service_rate"]
+from papers.equations.symbols import Sizes
 
 HYBRIDJOIN = tuned.Split(k=1.0, pinned=0.0)
 X_HYBRIDJOIN = tuned.Split(k=1.0, pinned=1.0)
@@ -42,11 +37,10 @@ class Served:
 def served(
     m: float, sizes: Sizes, split: tuned.Split = X_HYBRIDJOIN, *, printed: bool = False
 ) -> Served:
-    """Give the stream tuples that an iteration answers, and those by the non-swappable part.
+    """Return the stream tuples that an iteration answers, and those by the non-swappable part.
 
     Examples
     --------
-    >>> from papers.equations.symbols import Sizes
     >>> both = served(50e6, Sizes(r_t=2e6, v_p=60_000), printed=True)
     >>> round(both.w), round(both.pinned), round(both.saved, 3)
     (210, 95, 0.45)

@@ -8,7 +8,7 @@ from papers.experiment import VARIED, Experiment
 from papers.judge.rules import RULES, Rule
 from papers.reading import ExperimentError, experiments, folder, papers
 from semistream import values
-from semistream.pipeline.file.section import ContextKind, Section
+from semistream.pipeline.file.section import Section
 from semistream.pipeline.file.validate import read_yaml
 from semistream.values import IllegalValueError, Kind, choice, names, read_each
 
@@ -89,8 +89,8 @@ class Claim(Section):
 
     says: Annotated[str, values.TEXT]
     where: Annotated[str, values.TEXT]
-    figure: Annotated[str, ContextKind(_read_figure, dict)]
-    rule: Annotated[Rule, ContextKind(_read_rule, dict)]
+    figure: Annotated[str, Kind(_read_figure, dict, by_context=True)]
+    rule: Annotated[Rule, Kind(_read_rule, dict, by_context=True)]
     holds: Annotated[Bounds, _BOUNDS]
     weaker: Annotated[Bounds, _BOUNDS]
     full_size: Annotated[bool, values.FLAG] = False

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from papers.experiment import KINDS
+from benchmarks.harness.figure import MARKS, draw_into
+from papers.experiment import KINDS, Experiment
 from papers.judge.intervals import interval
-from semistream.errors import OptionError
+from papers.published import Published
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+Record = Mapping[str, Any]
 
-    from papers.experiment import Experiment
-    from papers.published import Published
 
-    Record = Mapping[str, Any]
-
-__all__ = ["caption", "draw"]
-
-_MARKS = "osD^vP*X"
 _MOST_WITHIN = 8  # lines whose legend has room within the axes
 _X = {
     "rows": ("rows of R, million", 1e6),
@@ -46,15 +40,8 @@ _PREDICTED = frozenset({"validation", "curve", "optimum", "reads", "least"})
 
 def draw(experiment: Experiment, record: Record, printed: Sequence[Published], path: Path) -> None:
     """Draw an experiment: on the left what is published, on the right what was measured."""
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 - an extra
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ModuleNotFoundError:
-        msg = "figures need matplotlib: pip install 'semistream[figures]'"
-        raise OptionError(msg) from None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context({"svg.hashsalt": record["experiment"], "svg.fonttype": "none"}):
-        figure = Figure(figsize=(9, 3.6), layout="constrained")
+
+    def both(figure: Any) -> None:
         left, right = figure.subplots(1, 2)
         _measured(right, experiment, record)
         _published(left, experiment, record, printed)
@@ -64,10 +51,11 @@ def draw(experiment: Experiment, record: Record, printed: Sequence[Published], p
                 panel.set_ylim(0, top)
         if any(p.value is not None for p in printed):
             left.set_xlim(right.get_xlim())
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+
+    draw_into(path, both, text="none")
 
 
-def _axes(panel: Any, experiment: Experiment, y: str, title: str) -> None:  # noqa: ANN401 - matplotlib has no types
+def _axes(panel: Any, experiment: Experiment, y: str, title: str) -> None:
     name, unit = _X[experiment.vary]
     if experiment.vary in _LOG:
         panel.set_xscale("log", base=2)
@@ -77,12 +65,12 @@ def _axes(panel: Any, experiment: Experiment, y: str, title: str) -> None:  # no
     panel.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
 
 
-def _measured(panel: Any, experiment: Experiment, record: Record) -> None:  # noqa: ANN401
+def _measured(panel: Any, experiment: Experiment, record: Record) -> None:
     """Draw a line for each algorithm, in the paper's order, with 95 % confidence intervals."""
     name, unit = _Y.get(experiment.kind, _RATE)
     labels = list(dict.fromkeys(run["label"] for run in record["runs"]))
     for number, label in enumerate(labels):
-        style = {"color": _color(label, number), "marker": _MARKS[number % len(_MARKS)]}
+        style = {"color": _color(label, number), "marker": MARKS[number % len(MARKS)]}
         _line(panel, experiment, record, label, (unit, style))
     size = f", {record['factor']:.3g} of the paper's size" if record["factor"] < 1 else ""
     _axes(panel, experiment, name, f"measured here{size}")
@@ -100,7 +88,7 @@ def _color(label: str, number: int) -> str:
 
 
 def _line(
-    panel: Any,  # noqa: ANN401 - matplotlib has no types
+    panel: Any,
     experiment: Experiment,
     record: Record,
     label: str,
@@ -122,13 +110,13 @@ def _line(
 
 
 def _half(run: Mapping[str, Any]) -> float:
-    """Give half of the confidence interval's width, 0 where there is none."""
+    """Return half of the confidence interval's width, 0 where there is none."""
     found = interval(run.get("samples", ()))
     return (found.high - found.low) / 2 if found else 0.0
 
 
 def _published(
-    panel: Any,  # noqa: ANN401 - matplotlib has no types
+    panel: Any,
     experiment: Experiment,
     record: Record,
     printed: Sequence[Published],
@@ -147,7 +135,7 @@ def _published(
         panel.text(0.02, 0.95, said, va="top", fontsize=9, transform=panel.transAxes)
 
 
-def _numbers(panel: Any, experiment: Experiment, numbers: Sequence[Published]) -> None:  # noqa: ANN401
+def _numbers(panel: Any, experiment: Experiment, numbers: Sequence[Published]) -> None:
     name, unit = _Y.get(experiment.kind, _RATE)
     x = [(p.x or 0) / _X[experiment.vary][1] for p in numbers]
     panel.plot(x, [(p.value or 0) / unit for p in numbers], "o--", color="grey", label="published")
@@ -156,7 +144,7 @@ def _numbers(panel: Any, experiment: Experiment, numbers: Sequence[Published]) -
 
 
 def _ratios(
-    panel: Any,  # noqa: ANN401 - matplotlib has no types
+    panel: Any,
     experiment: Experiment,
     record: Record,
     ratios: Sequence[Published],
@@ -181,7 +169,7 @@ def _ratios(
 
 
 def caption(experiment: Experiment, record: Record) -> str:
-    """Give what a figure shows."""
+    """Return what a figure shows."""
     data = f" ({record['origin']})" if record["origin"] else ""
     what = KINDS[experiment.kind].capitalize()
     return f"{experiment.figure}: {experiment.title}{data}. {what}."

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["Interval", "interval", "ratio_interval"]
+from collections.abc import Sequence
+from typing import NamedTuple
 
 # Student's t at 97.5 %, for 1 to 30 degrees of freedom; above that the next smaller is kept.
 _T = (
@@ -31,7 +27,7 @@ class Interval(NamedTuple):
 
 
 def interval(samples: Sequence[float]) -> Interval | None:
-    """Give the mean of samples with its 95 % confidence interval; None for fewer than two.
+    """Return the mean of samples with its 95 % confidence interval; None for fewer than two.
 
     Examples
     --------
@@ -46,7 +42,7 @@ def interval(samples: Sequence[float]) -> Interval | None:
 
 
 def ratio_interval(pairs: Sequence[tuple[float, float]]) -> Interval | None:
-    """Give the ratio of the means of two sides that were sampled in turn, likewise.
+    """Return the ratio of the means of two sides that were sampled in turn, likewise.
 
     The mean of the ratios of single samples would be another number: a join that takes rows in
     by quarters of a window is fast in one slice and slow in the next.
@@ -67,6 +63,6 @@ def ratio_interval(pairs: Sequence[tuple[float, float]]) -> Interval | None:
 
 
 def _half(samples: Sequence[float]) -> float:
-    """Give half the width of the interval of a mean."""
+    """Return half the width of the interval of a mean."""
     degrees = min(len(samples) - 1, len(_T))
     return _T[degrees - 1] * statistics.stdev(samples) / math.sqrt(len(samples))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from papers.judge.intervals import Interval, interval, ratio_interval
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    Point = Mapping[str, Any]
-
-__all__ = ["RULES", "Found", "Rule", "paired"]
+Run = Mapping[str, Any]
+Point = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -49,24 +46,30 @@ class Found:
     value: float
     x: float | None = None
     sure: Interval | None = None
-    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    runs: Mapping[str, Run] = field(default_factory=dict)
     """What was measured there, for the reason."""
 
 
-def _measured(points: Iterable[Point], rule: Rule) -> list[Point]:
-    """Give the points within the rule's limits that have all of its lines."""
-    return [
+def paired(of: Run, to: Run) -> Interval | None:
+    """Return the interval of the ratio: both sides were measured side by side."""
+    return ratio_interval(list(zip(of.get("samples", ()), to.get("samples", ()), strict=False)))
+
+
+def find(points: Iterable[Point], rule: Rule) -> Found | None:
+    """Return the number of a rule; None where no point has what it needs."""
+    if rule.name == "deviation":
+        return _deviation(points, rule)
+    measured = [
         point
         for point in points
         if rule.since <= point["x"] <= rule.until
         and all("value" in point["runs"].get(line, {}) for line in rule.lines)
     ]
+    return RULES[rule.name](measured, rule) if measured else None
 
 
 def _place(points: Sequence[Point], at: float | str, key: Callable[[Point], float]) -> Point | None:
     """Choose a point: the first, the last, the one with the lowest or highest number, or at x."""
-    if not points:
-        return None
     chosen = {"first": points[0], "last": points[-1]}
     chosen |= {"lowest": min(points, key=key), "highest": max(points, key=key)}
     if isinstance(at, str):
@@ -74,52 +77,39 @@ def _place(points: Sequence[Point], at: float | str, key: Callable[[Point], floa
     return next((point for point in points if math.isclose(point["x"], at, rel_tol=1e-6)), None)
 
 
-def paired(of: Mapping[str, Any], to: Mapping[str, Any]) -> Interval | None:
-    """Give the interval of the ratio: both sides were measured side by side."""
-    return ratio_interval(list(zip(of.get("samples", ()), to.get("samples", ()), strict=False)))
+def _value_of(line: str) -> Callable[[Point], float]:
+    return lambda point: float(point["runs"][line]["value"])
 
 
-def _ratio(points: Iterable[Point], rule: Rule) -> Found | None:
-    (of,) = rule.of
-
-    def key(point: Point) -> float:
-        return float(point["runs"][of]["value"] / point["runs"][rule.to]["value"])
-
-    point = _place(_measured(points, rule), rule.at, key)
-    if point is None:
-        return None
-    runs = {line: point["runs"][line] for line in (of, rule.to)}
-    return Found(key(point), point["x"], paired(runs[of], runs[rule.to]), runs)
-
-
-def _change(points: Iterable[Point], rule: Rule) -> Found | None:
-    (of,), found = rule.of, _measured(points, rule)
-    if len(found) < 2:
-        return None
-    ratios = [p["runs"][of]["value"] / p["runs"][rule.to]["value"] for p in (found[0], found[-1])]
-    runs = {line: found[-1]["runs"][line] for line in (of, rule.to)}
-    return Found(ratios[1] / ratios[0], found[-1]["x"], None, runs)
-
-
-def _lead(points: Iterable[Point], rule: Rule) -> Found | None:
+def _to_best(points: Sequence[Point], rule: Rule, at: float | str) -> Found | None:
+    """Return a line to another one, or to the best of some, at a point."""
     (of,) = rule.of
 
     def rival(point: Point) -> str:
-        return max(rule.over, key=lambda line: point["runs"][line]["value"])
+        return max(rule.over or (rule.to,), key=lambda line: point["runs"][line]["value"])
 
     def key(point: Point) -> float:
         return float(point["runs"][of]["value"] / point["runs"][rival(point)]["value"])
 
-    point = _place(_measured(points, rule), "lowest", key)
+    point = _place(points, at, key)
     if point is None:
         return None
     runs = {line: point["runs"][line] for line in (of, rival(point))}
     return Found(key(point), point["x"], paired(*runs.values()), runs)
 
 
-def _saved(points: Iterable[Point], rule: Rule) -> Found | None:
+def _change(points: Sequence[Point], rule: Rule) -> Found | None:
     (of,) = rule.of
-    point = _place(_measured(points, rule), rule.at, lambda _: 0.0)
+    if len(points) < 2:
+        return None
+    ratios = [p["runs"][of]["value"] / p["runs"][rule.to]["value"] for p in (points[0], points[-1])]
+    runs = {line: points[-1]["runs"][line] for line in (of, rule.to)}
+    return Found(ratios[1] / ratios[0], points[-1]["x"], None, runs)
+
+
+def _saved(points: Sequence[Point], rule: Rule) -> Found | None:
+    (of,) = rule.of
+    point = _place(points, rule.at, lambda _: 0.0)
     if point is None or not point["runs"][rule.to].get("pages_a_row"):
         return None
     runs = {line: point["runs"][line] for line in (of, rule.to)}
@@ -127,9 +117,9 @@ def _saved(points: Iterable[Point], rule: Rule) -> Found | None:
     return Found(saved, point["x"], None, runs)
 
 
-def _value(points: Iterable[Point], rule: Rule) -> Found | None:
+def _value(points: Sequence[Point], rule: Rule) -> Found | None:
     (of,) = rule.of
-    point = _place(_measured(points, rule), rule.at, lambda p: float(p["runs"][of]["value"]))
+    point = _place(points, rule.at, _value_of(of))
     if point is None or rule.field not in point["runs"][of]:
         return None
     run = point["runs"][of]
@@ -137,34 +127,31 @@ def _value(points: Iterable[Point], rule: Rule) -> Found | None:
     return Found(run[rule.field], point["x"], sure, {of: run})
 
 
-def _growth(points: Iterable[Point], rule: Rule) -> Found | None:
-    (of,), found = rule.of, _measured(points, rule)
-    if len(found) < 2:
-        return None
-    first, last = (p["runs"][of] for p in (found[0], found[-1]))
-    return Found(last["value"] / first["value"], found[-1]["x"], paired(last, first), {of: last})
+def _growth(points: Sequence[Point], rule: Rule) -> Found | None:
+    return _against(points[-1], points[0], rule) if len(points) > 1 else None
 
 
-def _share(points: Iterable[Point], rule: Rule) -> Found | None:
-    (of,), found = rule.of, _measured(points, rule)
-    point = _place(found, rule.at, lambda p: float(p["runs"][of]["value"]))
-    if point is None:
-        return None
-    best = max((p["runs"][of] for p in found), key=lambda run: run["value"])
-    run = point["runs"][of]
-    return Found(run["value"] / best["value"], point["x"], paired(run, best), {of: run})
-
-
-def _choice(points: Iterable[Point], rule: Rule) -> Found | None:
-    """Give what is measured at the model's best value, of the best that is measured."""
+def _share(points: Sequence[Point], rule: Rule) -> Found | None:
     (of,) = rule.of
-    found = [p for p in _measured(points, rule) if "predicted" in p["runs"][of]]
-    if not found:
+    point = _place(points, rule.at, _value_of(of))
+    return _against(point, max(points, key=_value_of(of)), rule) if point else None
+
+
+def _choice(points: Sequence[Point], rule: Rule) -> Found | None:
+    """Return what is measured at the model's best value, of the best that is measured."""
+    (of,) = rule.of
+    predicted = [point for point in points if "predicted" in point["runs"][of]]
+    if not predicted:
         return None
-    chosen = max(found, key=lambda p: p["runs"][of]["predicted"])
-    best = max((p["runs"][of] for p in found), key=lambda run: run["value"])
-    run = chosen["runs"][of]
-    return Found(run["value"] / best["value"], chosen["x"], paired(run, best), {of: run})
+    chosen = max(predicted, key=lambda point: point["runs"][of]["predicted"])
+    return _against(chosen, max(predicted, key=_value_of(of)), rule)
+
+
+def _against(point: Point, other: Point, rule: Rule) -> Found:
+    """Return a line at a point, to itself at another."""
+    (of,) = rule.of
+    run, base = point["runs"][of], other["runs"][of]
+    return Found(run["value"] / base["value"], point["x"], paired(run, base), {of: run})
 
 
 def _deviation(points: Iterable[Point], rule: Rule) -> Found | None:
@@ -175,13 +162,13 @@ def _deviation(points: Iterable[Point], rule: Rule) -> Found | None:
         if {"value", "predicted"} <= point["runs"].get(line, {}).keys()
     ]
     errors = [abs(run["predicted"] / run["value"] - 1) for run in runs]
-    return Found(statistics.median(errors), None, None) if errors else None
+    return Found(statistics.median(errors)) if errors else None
 
 
-RULES: Mapping[str, Callable[[Iterable[Point], Rule], Found | None]] = {
-    "ratio": _ratio,
+RULES: Mapping[str, Callable[[Sequence[Point], Rule], Found | None]] = {
+    "ratio": lambda points, rule: _to_best(points, rule, rule.at),
+    "lead": lambda points, rule: _to_best(points, rule, "lowest"),
     "change": _change,
-    "lead": _lead,
     "saved": _saved,
     "value": _value,
     "growth": _growth,

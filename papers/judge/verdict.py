@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.summary import LOST
-from papers.judge.rules import RULES, Found, paired
+from benchmarks.harness.claims import LOST
+from papers.experiment import Experiment
+from papers.judge.claims import Claim
+from papers.judge.intervals import Interval
+from papers.judge.rules import Found, find, paired
 from semistream.units import format_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+Record = Mapping[str, Any]
 
-    from papers.experiment import Experiment
-    from papers.judge.claims import Claim
-    from papers.judge.intervals import Interval
-
-    Record = Mapping[str, Any]
-
-__all__ = ["HOLDS", "NOT", "UNKNOWN", "WEAKER", "Lost", "Verdict", "judge", "lost", "shown"]
 
 HOLDS, WEAKER, NOT, UNKNOWN = "holds", "holds weaker", "does not hold", "not measured"
 _OWN = "adaptive"
@@ -43,7 +39,7 @@ def judge(claim: Claim, records: Mapping[str, Record]) -> Verdict:
     if claim.full_size and record["factor"] < 1:
         size = f"run at {record['factor']:.3g} of the paper's size"
         return Verdict(claim, UNKNOWN, None, f"{size}; an absolute number says nothing there")
-    found = RULES[claim.rule.name](_points(record), claim.rule)
+    found = find(_points(record), claim.rule)
     if found is None:
         return Verdict(claim, UNKNOWN, None, _why_not(claim, record))
     word = HOLDS if found.value in claim.holds else WEAKER if found.value in claim.weaker else NOT
@@ -55,7 +51,7 @@ def _points(record: Record) -> list[Mapping[str, Any]]:
 
 
 def _why_not(claim: Claim, record: Record) -> str:
-    """Say what is missing: which lines were refused, and by what."""
+    """Return what is missing: which lines were refused, and by what."""
     refused = {
         f"{line}: {run['refused']}"
         for point in record["points"]
@@ -66,7 +62,7 @@ def _why_not(claim: Claim, record: Record) -> str:
 
 
 def _reason(claim: Claim, record: Record, found: Found) -> str:
-    """Say what was found, where, how sure it is, by which bounds it was decided, and the cause."""
+    """Return the number, where it is, how sure it is, the bounds that decide, and the cause."""
     where = f" at {shown(record['vary'], found.x)}" if found.x is not None else ""
     sure = f" ({found.sure})" if found.sure else ""
     bounds = f"holds: {claim.holds}; weaker: {claim.weaker}"
@@ -81,7 +77,7 @@ def _ends(claim: Claim) -> tuple[float, ...]:
 
 
 def _cause(found: Found) -> str:
-    """Say what two lines did differently: pages read for 1,000 rows, rows that a cache answered."""
+    """Return what two lines did differently: pages read for 1,000 rows, rows of the cache."""
     if len(found.runs) != 2 or any("pages_a_row" not in run for run in found.runs.values()):
         return ""
     return f" {'; '.join(_did(line, run) for line, run in found.runs.items())}."
@@ -127,7 +123,7 @@ class Lost:
 
 
 def lost(records: Mapping[str, Record], experiments: Mapping[str, Experiment]) -> Iterator[Lost]:
-    """Give every point of a rate at which ``adaptive`` is not among the best.
+    """Return every point of a rate at which ``adaptive`` is not among the best.
 
     A line that joins with R without its duplicates is no rival: it has less to do.
     """

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from papers.experiment import Experiment, Series
 from papers.judge.verdict import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from papers.experiment import Experiment, Series
-
-__all__ = ["Cell", "Group", "groups"]
 
 _BESIDE = ("adaptive",)
 _DEFAULT_BUFFER = 0.93 * 2**20  # the MESHJOIN paper's
@@ -34,7 +28,7 @@ class Cell:
     exponent: float
     rate: float = 0.0
     knobs: tuple[tuple[str, float], ...] = ()
-    """Parts of the memory that are given: k, l, or the disk buffer at the scale."""
+    """Parts of the memory that are settings: k, l, or the disk buffer at the scale."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class Group:
 
 
 def groups(experiment: Experiment, factor: float) -> Iterator[Group]:
-    """Give the groups of an experiment: a point each, or a line each where its points are compared.
+    """Return the groups of an experiment: a point each, or a line whose points are compared.
 
     Examples
     --------
@@ -68,12 +62,12 @@ def groups(experiment: Experiment, factor: float) -> Iterator[Group]:
     """
     lines = experiment.lines.values if experiment.lines else (None,)
     for line in lines:
-        found = [_cells(experiment, factor, x, line) for x in experiment.values]
+        points = [_cells(experiment, factor, x, line) for x in experiment.values]
         if experiment.kind in _TOGETHER:
             once = () if experiment.kind == "tasks" else _BESIDE
-            yield Group(_named(experiment, line), _curve(found, once))
+            yield Group(_named(experiment, line), _curve(points, once))
         else:
-            for x, cells in zip(experiment.values, found, strict=True):
+            for x, cells in zip(experiment.values, points, strict=True):
                 yield Group(shown(experiment.vary, x), tuple(cells))
 
 
@@ -81,21 +75,21 @@ def _named(experiment: Experiment, line: float | None) -> str:
     return shown(experiment.lines.vary, line) if experiment.lines and line else "all"
 
 
-def _curve(found: list[list[Cell]], once: tuple[str, ...]) -> tuple[Cell, ...]:
+def _curve(points: list[list[Cell]], once: tuple[str, ...]) -> tuple[Cell, ...]:
     """Leave out repetitions of what has no such part of memory: it is run once."""
-    beside = [cell for cell in found[0] if cell.series.algorithm in once]
-    swept = [cell for cells in found for cell in cells if cell.series.algorithm not in once]
+    beside = [cell for cell in points[0] if cell.series.algorithm in once]
+    swept = [cell for cells in points for cell in cells if cell.series.algorithm not in once]
     return (*swept, *beside)
 
 
 def _cells(experiment: Experiment, factor: float, x: float, line: float | None) -> list[Cell]:
-    given = {experiment.vary: x}
+    settings = {experiment.vary: x}
     suffix = ""
     if experiment.lines and line is not None:
-        given[experiment.lines.vary] = line
+        settings[experiment.lines.vary] = line
         suffix = f", {shown(experiment.lines.vary, line)}"
-    rows = round(given.get("rows", experiment.data.rows) * factor)
-    memory = _memory(experiment, given, rows, factor)
+    rows = round(settings.get("rows", experiment.data.rows) * factor)
+    memory = _memory(experiment, settings, rows, factor)
     return [
         Cell(
             x=x,
@@ -103,26 +97,28 @@ def _cells(experiment: Experiment, factor: float, x: float, line: float | None) 
             series=series,
             rows=rows,
             memory=memory,
-            exponent=given.get("exponent", experiment.data.exponent),
-            rate=given.get("rate", experiment.rate or 0.0),
-            knobs=_knobs(given, series, factor),
+            exponent=settings.get("exponent", experiment.data.exponent),
+            rate=settings.get("rate", experiment.rate or 0.0),
+            knobs=_knobs(settings, series, factor),
         )
         for label, series in experiment.series.items()
     ]
 
 
-def _memory(experiment: Experiment, given: dict[str, float], rows: int, factor: float) -> int:
-    share = given.get("share", experiment.share)
+def _memory(experiment: Experiment, settings: dict[str, float], rows: int, factor: float) -> int:
+    share = settings.get("share", experiment.share)
     if share is not None:
         return int(share * rows * experiment.data.row_bytes)
-    return int(given.get("memory", experiment.memory or 0) * factor)
+    return int(settings.get("memory", experiment.memory or 0) * factor)
 
 
-def _knobs(given: dict[str, float], series: Series, factor: float) -> tuple[tuple[str, float], ...]:
+def _knobs(
+    settings: dict[str, float], series: Series, factor: float
+) -> tuple[tuple[str, float], ...]:
     """Pages stay as many as they are; bytes are at the scale, as memory is."""
     if series.algorithm in _BESIDE:
         return ()
     if series.options.get("buffer") == "default":
-        given = {**given, "buffer": _DEFAULT_BUFFER}
+        settings = {**settings, "buffer": _DEFAULT_BUFFER}
     sizes = {"buffer": factor, "k": 1.0, "l": 1.0}
-    return tuple((name, given[name] * by) for name, by in sizes.items() if name in given)
+    return tuple((name, settings[name] * by) for name, by in sizes.items() if name in settings)

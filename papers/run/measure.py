@@ -6,16 +6,12 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.harness.rounds import SETTLING, Slice, steady_seconds, watch_in_turn
+from benchmarks.harness.run import Run
+from benchmarks.harness.samples import rounded
 from semistream.algorithms import choose
-from semistream.cost.calibration.turns import (
-    SETTLING,
-    Slice,
-    steady_seconds,
-    watch_in_turn,
-)
 from semistream.cost.models import Setting
 from semistream.cost.predict import predicted
-from semistream.cost.run import Run, rounded
 from semistream.cost.tuning.knobs import knobs_of
 from semistream.cost.tuning.tune import tuned
 from semistream.cost.unit_costs import Fit

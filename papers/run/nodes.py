@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.workload import Feed, Workload
-from papers.run.measure import facts_of, started, watched
+from benchmarks.engine.workload import Feed, Workload
+from benchmarks.harness.processes import Child
+from benchmarks.harness.run import Run, one_thread
+from papers.run.cells import Cell, Group
+from papers.run.measure import Bench, facts_of, started, watched
 from semistream import build_master
-from semistream.cost.run import Run, one_thread
-from semistream.errors import BudgetError, SemistreamError
+from semistream.errors import BudgetError
 from semistream.join import Join
 from semistream.master import open_master
 from semistream.metrics import Metrics
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from multiprocessing.connection import Connection
-    from pathlib import Path
+Facts = dict[str, Any]
 
-    from papers.run.cells import Cell, Group
-    from papers.run.measure import Bench
-
-    Facts = dict[str, Any]
-
-__all__ = ["NODES", "Node", "Processes", "side_by_side"]
 
 NODES = 2
 _STRIDE = 2  # of the keys: every second number is one
@@ -47,7 +41,7 @@ class Node:
     feed_rows: int
 
     def feed(self) -> tuple[pa.RecordBatch, ...]:
-        """Give this node's half of the stream: the mapper's work, done before it is timed."""
+        """Return this node's half of the stream: the mapper's work, done before it is timed."""
         stream = Workload("1:1", self.rows).stream(self.exponent)
         batches = Feed.of(stream, self.feed_rows).batches
         return tuple(batch.filter(_mine(batch["key"], self.number)) for batch in batches)
@@ -62,14 +56,14 @@ class _Did(NamedTuple):
 
 
 def _mine(keys: pa.Array, number: int) -> pa.Array:
-    """Tell which keys belong to a node: even or odd, as the paper's hash does."""
+    """Return which keys belong to a node: even or odd, as the paper's hash does."""
     place = pc.divide(keys, _STRIDE)
     return pc.equal(pc.bit_wise_and(place, NODES - 1), number)
 
 
 def _halves(rows: int, folder: Path, page_bytes: str) -> list[Path]:
     """Build a master for each node."""
-    found = []
+    paths = []
     for number in range(NODES):
         path = folder / f"node-{rows}-{number}-{page_bytes}"
         if not (path / "manifest.json").exists():
@@ -77,8 +71,8 @@ def _halves(rows: int, folder: Path, page_bytes: str) -> list[Path]:
             mine = (batch.filter(_mine(batch["key"], number)) for batch in table)
             reader = pa.RecordBatchReader.from_batches(table.schema, mine)
             build_master(reader, path, key="key", page_bytes=page_bytes, filter=False)
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 class _Part:
@@ -90,7 +84,7 @@ class _Part:
         self._runs: dict[str, Run] = {}
 
     def begin(self, label: str, algorithm: str, memory: int) -> str | None:
-        """Start a join; give why not, if it is refused."""
+        """Start a join; return why not, if it is refused."""
         schema = self._batches[0].schema
         try:
             join = Join(self._master, schema, on="key", memory=memory, algorithm=algorithm)
@@ -117,73 +111,51 @@ class _Part:
             run.join.close()
 
 
-def _serve(connection: Connection) -> None:
-    """Be a node when told so; answer what is asked of it, or with what went wrong."""
+_part: _Part | None = None
+"""The joins of this process, if it is a node."""
+
+
+def _become(node: Node) -> None:
+    """Be this node."""
+    global _part  # noqa: PLW0603 - one a process
     one_thread()
-    part: _Part | None = None
-    while True:
-        what, *given = connection.recv()
-        try:
-            if what == "be":
-                part = _Part(*given)
-            elif what == "rest" and part is not None:
-                part.close()
-                part = None
-            else:
-                connection.send((getattr(part, what)(*given), ""))
-                continue
-            connection.send((None, ""))
-        except Exception as error:
-            connection.send((None, repr(error)))
+    _part = _Part(node)
+
+
+def _do(what: str, *given: object) -> Any:
+    """Call a method of the node that this process is."""
+    return getattr(_part, what)(*given)
 
 
 class Processes:
     """A process for each node; all do what they are asked at the same time."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._ends: list[Connection] = []
-        self._processes = []
-        for _ in range(NODES):
-            mine, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            process.start()
-            theirs.close()
-            self._ends.append(mine)
-            self._processes.append(process)
+        self._children = [Child() for _ in range(NODES)]
 
     def become(self, nodes: Sequence[Node]) -> None:
         """Have each process be a node."""
-        self._all([("be", node) for node in nodes])
+        self._all([(_become, node) for node in nodes])
 
     def ask(self, what: str, *given: object) -> list[Any]:
-        """Give what each node answers."""
-        return self._all([(what, *given)] * len(self._ends))
+        """Return what each node answers."""
+        return self._all([(_do, what, *given)] * NODES)
 
-    def _all(self, messages: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def _all(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         try:
-            for end, message in zip(self._ends, messages, strict=True):
-                end.send(message)
-            answers = [end.recv() for end in self._ends]
+            for child, call in zip(self._children, calls, strict=True):
+                child.begin(*call)
+            return [child.result() for child in self._children]
         except BaseException:  # what is not read would be taken for the next answer
-            self.end()
+            processes.cache_clear()
+            for child in self._children:
+                child.close()
             raise
-        if wrong := [error for _, error in answers if error]:
-            self.end()
-            msg = f"a process of a node failed: {wrong[0]}"
-            raise SemistreamError(msg)
-        return [answer for answer, _ in answers]
-
-    def end(self) -> None:
-        """End the processes; others are started when they are needed."""
-        processes.cache_clear()
-        for process in self._processes:
-            process.terminate()
 
 
 @cache
 def processes() -> Processes:
-    """Give the processes, which are started once and end with this one."""
+    """Return the processes, which are started once and end with this one."""
     return Processes()
 
 
@@ -210,7 +182,7 @@ class _Shared(Run):
         self._ask("warm", seconds, longer)
 
     def watch(self, seconds: float) -> float:
-        """Let all nodes go on at the same time; give the seconds of the slowest."""
+        """Let all nodes go on at the same time; return the seconds of the slowest."""
         return self._ask("watch", seconds)
 
     @property
@@ -240,7 +212,7 @@ def side_by_side(group: Group, bench: Bench, folder: Path) -> Iterator[tuple[Cel
     for label, seen in watched(runs, bench.scale).items():
         runs[label].join.close()
         yield cells[label], facts_of(seen) | {"memory": cells[label].memory}
-    processes().ask("rest")
+    processes().ask("close")
 
 
 def _begun(cell: Cell, bench: Bench) -> Run:

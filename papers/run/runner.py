@@ -6,14 +6,14 @@ from collections import defaultdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.store import read_record, write_record
+from benchmarks.harness.machine import describe
+from benchmarks.harness.record import read_record, write_record
+from benchmarks.harness.run import one_thread
 from papers.run.cells import groups
 from papers.run.measure import Bench, pinned, rates
 from papers.run.nodes import side_by_side
 from papers.run.searches import least, optimum, reads
 from papers.run.sources import origin_of, prepare
-from semistream.cost.run import one_thread
-from semistream.system.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -104,7 +104,7 @@ def _group(
     if experiment.kind == "nodes":
         return side_by_side(group, bench, folder)
     if experiment.kind == "tasks":
-        from papers.run.tasks import on_spark  # noqa: PLC0415 - Spark is an extra
+        from papers.run.tasks import on_spark
 
         return on_spark(group, bench, folder)
     kinds: dict[str, Callable[[Group, Bench], Iterator[tuple[Cell, dict[str, Any]]]]] = {

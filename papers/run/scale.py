@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from semistream.cost.calibration.turns import Pace
+from benchmarks.harness.rounds import Pace
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.harness.samples import rounded
 from papers.run.measure import facts_of, middle, started, watched
 from semistream.cost.planning.least import least_memory
 from semistream.cost.planning.question import Question
-from semistream.cost.run import rounded
 from semistream.cost.tuning.knobs import knobs_of
 from semistream.cost.tuning.tune import tuned
 from semistream.engine.plan import Task

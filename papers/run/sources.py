@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.workload import BATCH_ROWS, Feed, Workload
+from benchmarks.engine.workload import BATCH_ROWS, Feed, Workload
 from papers.run.weather import FOLDER, origin, read_reports, stand_in
 from semistream import build_master
 from semistream.cost.demand import Demand

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.harness.samples import rounded
 from benchmarks.spark.engine import Engines
-from papers.run.measure import middle
+from papers.run.cells import Cell, Group
+from papers.run.measure import Bench, middle
 from semistream.api import enrich
-from semistream.cost.run import rounded
 from semistream.spark.cluster.session import session
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+Facts = dict[str, Any]
 
-    from papers.run.cells import Cell, Group
-    from papers.run.measure import Bench
-
-    Facts = dict[str, Any]
-
-__all__ = ["on_spark"]
 
 _CONFIG = {"spark.ui.enabled": "false", "spark.driver.memory": "2g"}
 _NAME = "tasks"

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from semistream.errors import OptionError
 
-if TYPE_CHECKING:
-    from pathlib import Path
+Numbers = NDArray[np.int64]
+Lines = NDArray[np.bytes_]
 
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.int64]
-    Lines = NDArray[np.bytes_]
-
-__all__ = ["FOLDER", "Weather", "origin", "read_reports", "stand_in"]
 
 FOLDER = "ndp026b"
 """Beside the other data: where the real files are put."""
@@ -47,7 +42,7 @@ class Weather:
     stream_lines: Lines | None = None
 
     def tables(self, row_bytes: int, stream_bytes: int) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """Give R, R with one report a longitude, and the stream, in rows of so many bytes."""
+        """Return R, R with one report a longitude, and the stream, in rows of so many bytes."""
         names = ("report", "observed")
         whole = _table(self.master, self.master_lines, row_bytes, names)
         first = np.unique(self.master, return_index=True)[1]
@@ -58,7 +53,7 @@ class Weather:
 def _table(
     longitudes: Numbers, lines: Lines | None, row_bytes: int, names: tuple[str, str]
 ) -> pa.Table:
-    """Give reports of so many bytes: the longitude, a number, and the report itself."""
+    """Return reports of so many bytes: the longitude, a number, and the report itself."""
     count, rest = len(longitudes), row_bytes - 16
     content = np.zeros(count, f"S{rest}") if lines is None else lines.astype(f"S{rest}")
     text = pa.FixedSizeBinaryArray.from_buffers(
@@ -70,7 +65,7 @@ def _table(
 
 
 def origin(folder: Path) -> str:
-    """Say which reports there are; a figure must."""
+    """Return which reports there are, for the caption of a figure."""
     return "NDP-026B" if folder.is_dir() else "a stand-in for NDP-026B"
 
 

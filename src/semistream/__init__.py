@@ -22,7 +22,7 @@ else:  # a join needs neither a builder nor the planner
         __name__,
         {
             "plan": "semistream.cost.planning.planner",
-            "sync_master": "semistream.master.sync.snapshot",
+            "sync_master": "semistream.master.sync.sync",
         },
     )
 

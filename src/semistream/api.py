@@ -96,11 +96,13 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
     """
     from semistream.master.arguments import callback, master_folder, yes_or_no
     from semistream.master.build.build import build_from_rows
-    from semistream.master.lake.find import is_table
+    from semistream.master.lake.kinds import is_table
     from semistream.master.source import SparkDataFrame
+    from semistream.names import listed
 
     path, report = master_folder(path), callback(progress, "progress")
     with_filter = yes_or_no(filter, "filter")
+    columns = None if columns is None else listed("columns", columns)
     if not is_table(source) and (version is not None or columns is not None):
         msg = (
             f"version={version} and columns={columns} are for tables of files, not for a "

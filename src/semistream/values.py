@@ -71,10 +71,14 @@ class Kind:
     read: Callable[..., Any]
     """Return the value; raise `IllegalValueError`."""
     schema: Callable[[], Mapping[str, Any]]
+    by_context: bool = False
+    """Whether ``read`` also takes pydantic's ValidationInfo: fields before it, and a context."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> Any:  # noqa: ANN401
         from pydantic_core import core_schema  # noqa: PLC0415 - only files need it
 
+        if self.by_context:
+            return core_schema.with_info_plain_validator_function(self.read)
         return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(self, core: object, handler: object) -> dict[str, Any]:
@@ -102,50 +106,43 @@ def read_text(value: object) -> str:
     return value
 
 
-def _read_scalar(value: object) -> object:
-    if isinstance(value, list | tuple | dict) or value is None:
-        raise IllegalValueError.of("must be a single value, not {shown}")
-    return value
-
-
 def _read_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise IllegalValueError.of("must be true or false, not {shown}")
     return value
 
 
-def _read_with(parse: Callable[[Any], Any], message: str) -> Callable[[Any], Any]:
+def _read_scalar(value: object) -> object:
+    if not isinstance(value, str | int | float):
+        raise IllegalValueError.of("must be a single value, not {shown}")
+    return value
+
+
+def _parsed(parse: Callable[[Any], Any], must: str, types: list[str], example: object) -> Kind:
+    """Return the kind of what a function of `units` parses."""
+
     def read(value: object) -> object:
         try:
             return parse(value)
         except OptionError:
-            raise IllegalValueError.of(message) from None
+            raise IllegalValueError.of(f"must be {must}, not {{shown}}") from None
 
-    return read
+    return Kind(read, lambda: {"type": types, "examples": [example]})
 
 
 def _flag_or_size(value: bool | int | str) -> bool | int:
     return value if isinstance(value, bool) else parse_bytes(value)
 
 
-def _unit(what: str) -> Callable[[], dict[str, Any]]:
-    return lambda: {"type": ["number", "string"], "examples": [what]}
-
-
+_NUMBER = ["number", "string"]
 TEXT = Kind(read_text, lambda: {"type": "string", "minLength": 1})
 SCALAR = Kind(_read_scalar, lambda: {"type": ["string", "number", "boolean"]})
 FLAG = Kind(_read_flag, lambda: {"anyOf": [{"type": "boolean"}, VARIABLE]})
-SIZE = Kind(
-    _read_with(parse_bytes, "must be a size in bytes, such as 64MB, not {shown}"), _unit("64MB")
+SIZE = _parsed(parse_bytes, "a size in bytes, such as 64MB", _NUMBER, "64MB")
+FLAG_OR_SIZE = _parsed(
+    _flag_or_size, "true, false or a size as 50GB", ["boolean", *_NUMBER], "50GB"
 )
-FLAG_OR_SIZE = Kind(
-    _read_with(_flag_or_size, "must be true, false or a size as 50GB, not {shown}"),
-    lambda: {"type": ["boolean", "integer", "string"], "examples": [True, "50GB"]},
-)
-SECONDS = Kind(
-    _read_with(parse_seconds, "must be a time, such as 30 (seconds), 10m or 2h, not {shown}"),
-    _unit("10m"),
-)
+SECONDS = _parsed(parse_seconds, "a time, such as 30 (seconds), 10m or 2h", _NUMBER, "10m")
 
 
 def number(least: float, most: float) -> Kind:
@@ -169,11 +166,8 @@ def count(least: int = 1) -> Kind:
         is_zero = least == 0 and value == 0 and not isinstance(value, bool)
         return 0 if is_zero else parse_count(value)
 
-    message = f"must be a whole number of at least {least}, such as 1000 or 2M, not {{shown}}"
-    return Kind(
-        _read_with(parse, message),
-        lambda: {"type": ["integer", "string"], "minimum": least, "examples": ["2M"]},
-    )
+    must = f"a whole number of at least {least}, such as 1000 or 2M"
+    return _parsed(parse, must, ["integer", "string"], "2M")
 
 
 def choice(words: Callable[[], Iterable[str]] | Iterable[str]) -> Kind:

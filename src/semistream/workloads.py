@@ -1,4 +1,4 @@
-"""Seeded, synthetic workloads: a skewed stream, the master it joins with, and its bursts.
+"""Seeded, synthetic workloads: a skewed stream, and the master it joins with.
 
 Master keys are ``0..keys-1``, or every ``stride``-th number, so that absent keys lie between
 them; or those numbers written out as strings. The same arguments give the same rows, whatever the
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Columns = Mapping[str, NDArray[np.generic]]
 
-__all__ = ["Arrivals", "Stream", "Zipf", "key_strings", "master_rows", "master_table"]
+__all__ = ["Stream", "Zipf", "key_strings", "master_rows", "master_table"]
 
 _MOST_KEYS, _MOST_ROWS, _MOST_BYTES = 2**40, 2**63 - 1, 2**20
 _BATCH_ROWS, _BATCH_BYTES = 65_536, 8 << 20
@@ -109,7 +109,7 @@ def _scatter(ranks: Ints, keys: int) -> Ints:
 
 @njit(cache=True)
 def _hashes(ids: Words, salts: Words) -> Words:
-    """Give a word per id and salt (splitmix64): for one salt no two ids have the same."""
+    """Return a word per id and salt (splitmix64): for one salt no two ids have the same."""
     out = np.empty((ids.size, salts.size), np.uint64)
     for i in range(ids.size):
         for j in range(salts.size):
@@ -179,13 +179,13 @@ class Zipf:
         return _draw_ranks(rng, int(n), int(self.keys), float(self.exponent))
 
     def probability(self, rank: ArrayLike) -> NDArray[np.float64]:
-        """Give the chance that a draw has this rank; exact, for one rank or an array of them."""
+        """Compute the exact probability of a rank, or of an array of them."""
         exponent = float(self.exponent)
         weight = self._checked(rank).astype(np.float64) ** -exponent
         return np.asarray(weight / _harmonic(int(self.keys), exponent))
 
     def key_of(self, ranks: ArrayLike) -> Ints:
-        """Give the key that has this rank: a bijection from 1..keys to 0..keys-1."""
+        """Return the key that has this rank: a bijection from 1..keys to 0..keys-1."""
         checked = self._checked(ranks)
         if not self.scatter:
             return np.asarray(checked - 1)
@@ -266,7 +266,7 @@ class Stream:
         The width of a row, from 8. Of the columns the first that fit are there; a ``filler`` of
         zeros takes what is left.
     absent
-        The share of rows that have no match. Such a row has a drawn key plus 1, which is no master
+        The fraction of rows without a match. Such a row has a drawn key plus 1, which is no master
         key if ``stride`` is 2 or more: so it is as skewed as the others, and lies on their pages.
         With a stride of 1 nothing lies between, and it is the drawn key plus ``keys``, above all.
     drift_at
@@ -294,7 +294,7 @@ class Stream:
         _check("seed", self.seed, 0, _MOST_ROWS, "0 is the default")
         _check_stride(self.stride, self.zipf.keys)
         _check("row_bytes", self.row_bytes, 8, _MOST_BYTES, "the key alone takes 8")
-        _check("absent", self.absent, 0, 1, "it is a share, 0.05 is 5 percent", "a number")
+        _check("absent", self.absent, 0, 1, "it is a fraction, 0.05 is 5 percent", "a number")
         if self.drift_at is not None:
             _check("drift_at", self.drift_at, 0, _MOST_ROWS, "None is no drift")
 
@@ -319,18 +319,16 @@ class Stream:
 
     def _batch(self, sale: Ints, *rngs: np.random.Generator) -> pa.RecordBatch:
         hot, lost = rngs
-        key = self.zipf.key_of(self._drifted(self.zipf.ranks(sale.size, hot), sale)) * self.stride
+        ranks = self.zipf.ranks(sale.size, hot)
+        if self.drift_at is not None:
+            shift = self.zipf.keys // 2 * (sale >= self.drift_at)
+            ranks = (ranks - 1 + shift) % self.zipf.keys + 1
+        key = self.zipf.key_of(ranks) * self.stride
         beside = 1 if self.stride > 1 else self.zipf.keys
         key += beside * (lost.random(sale.size) < self.absent)
         filler = np.zeros((sale.size, self.row_bytes), np.uint8)
         values: Columns = {"key": key, "sale": sale, "quantity": sale % 10 + 1, "filler": filler}
         return _record_batch(self.schema, values)
-
-    def _drifted(self, ranks: Ints, sale: Ints) -> Ints:
-        if self.drift_at is None:
-            return ranks
-        shift = self.zipf.keys // 2 * (sale >= self.drift_at)
-        return np.asarray((ranks - 1 + shift) % self.zipf.keys + 1)
 
 
 def _check_stride(stride: int, keys: int) -> None:
@@ -415,58 +413,3 @@ def master_table(
     numbers = (np.arange(start, min(start + step, end)) for start in range(0, end, step))
     batches = (make(n // duplicates * stride, n % duplicates) for n in numbers)
     return pa.RecordBatchReader.from_batches(schema, batches)
-
-
-@dataclass(frozen=True)
-class Arrivals:
-    """Bursty, self-similar arrivals: the b-model, a binomial cascade.
-
-    The rows of a span of time fall to its two halves as ``bias`` to ``1 - bias``, a coin says
-    which way round, and so on down to the single slot.
-
-    Parameters
-    ----------
-    rate
-        Rows per slot, on average.
-    bias
-        0.5 is even; towards 1 (up to 0.999) the bursts grow.
-    seed
-        The same seed gives the same counts.
-
-    Examples
-    --------
-    >>> Arrivals(rate=100, bias=0.7, seed=1).counts(8).tolist()
-    [22, 50, 118, 50, 274, 118, 50, 118]
-
-    References
-    ----------
-    M. Wang, T. Madhyastha, N. H. Chan, S. Papadimitriou and C. Faloutsos, "Data mining meets
-    performance evaluation: fast algorithms for modeling bursty traffic", ICDE 2002.
-    """
-
-    rate: float
-    bias: float = 0.7
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        _check("seed", self.seed, 0, _MOST_ROWS, "0 is the default")
-        _check("rate", self.rate, 0, _MOST_KEYS, "it is the mean per slot", "a number")
-        _check("bias", self.bias, 0.5, 0.999, "0.5 is even, 0.7 is bursty", "a number")
-
-    def counts(self, slots: int) -> Ints:
-        """Give how many rows come in each of ``slots`` equal slots: ``rate * slots`` in all.
-
-        If ``slots`` is not a power of two they are the beginning of the next longer cascade.
-        """
-        _check("slots", slots, 1, 2**30, "a slot is the shortest time told apart")
-        until = np.cumsum(self._cascade(slots)[:slots])
-        # Rounding the running sum, and not the parts, keeps the total.
-        until = np.rint(until / until[-1] * round(self.rate * slots))
-        return np.asarray(np.diff(until.astype(np.int64), prepend=0))
-
-    def _cascade(self, slots: int) -> NDArray[np.float64]:
-        rng, parts = np.random.default_rng(self.seed), np.ones(1)
-        while parts.size < slots:
-            left = np.where(rng.random(parts.size) < 0.5, self.bias, 1 - self.bias)
-            parts = np.column_stack((parts * left, parts * (1 - left))).ravel()
-        return parts

@@ -25,7 +25,7 @@ CONSTANT = 6 << 20
 GROWTH = """
 import gc, json, sys
 import pyarrow as pa, semistream as ss
-from benchmarks.engine.build import PeakMemory
+from benchmarks.harness.memory import PeakMemory
 from semistream.workloads import Stream, Zipf
 
 path, read, algorithm, options, text, budget = sys.argv[1:]

@@ -12,16 +12,17 @@ import pytest
 
 import semistream as ss
 from benchmarks.spark.data import KEY, Products, Sales
-from benchmarks.spark.flink.run import (
+from benchmarks.spark.database import store_of
+from benchmarks.spark.flink import (
     Flink,
     FlinkError,
     FlinkSetting,
+    insert,
     join_by_flink,
     prepare,
+    tables,
     time_flink,
 )
-from benchmarks.spark.flink.sql import insert, tables
-from benchmarks.spark.live.store import store_of
 from benchmarks.spark.peers.lookup import budget_for
 from benchmarks.spark.systems import Setting
 from semistream.errors import OptionError
@@ -43,7 +44,7 @@ def setting(url: str) -> FlinkSetting:
 
 def sales(folder: Path, batches: int) -> list[Path]:
     stream = Sales(ROWS, 1.0, batch_rows=4000, batches=batches, absent=0.1)
-    return sorted(stream.prepare(folder).iterdir())
+    return stream.prepare(folder).paths
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.tables import sheets
+from support.cli import sheets
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +43,7 @@ def test_ratios_are_round_by_round() -> None:
 @pytest.mark.long
 def test_the_benchmark_runs(tmp_path: Path) -> None:
     output = tmp_path / "live.json"
-    command = [sys.executable, "-m", "support.bench_live", "--quick", "--output", str(output)]
+    command = [sys.executable, "-m", "benchmarks", "live", "--quick", "--output", str(output)]
     path = [str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
     subprocess.run([*command, "--data", str(tmp_path / "data")], cwd=ROOT, env=env, check=True)  # noqa: S603

@@ -30,8 +30,7 @@ from semistream.errors import (
 from semistream.hotset import HostShare
 from semistream.master.database.address import Address, Secret
 from semistream.master.database.dialect import Statement
-from semistream.master.database.pool import POOL
-from semistream.master.database.retry import Retry
+from semistream.master.database.store import POOL, Retry
 from semistream.spark.lookup.database import for_workers, shared_master
 from support import wait_for
 from support.live import open_table

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 import semistream as ss
 from semistream.master.database.address import Address
-from semistream.master.database.feeds.follower import Follower, Unheard
+from semistream.master.database.feeds.feed import Follower, StopFollowing
 from semistream.master.database.feeds.kafka import Topic
 from semistream.master.database.feeds.postgresql import Notifications, trigger_sql
 from support import wait_for
@@ -41,7 +41,7 @@ class Notes:
 
     def _note(self, columns: Any) -> None:
         if self._ended:
-            raise Unheard
+            raise StopFollowing
         self.heard.append(columns and list(zip(*(c.to_pylist() for c in columns), strict=True)))
 
     @property

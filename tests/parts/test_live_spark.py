@@ -18,6 +18,7 @@ from semistream.master.database.feeds.postgresql import trigger_sql
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.run.query import prepare, start
 from support import wait_for
+from support.frames import rows_of
 from support.matrix import ALL
 from support.servers.databases import PASSWORD
 from support.servers.proxy import Proxy
@@ -60,10 +61,6 @@ def sales(rows: int = 4000, seed: int = 1) -> pa.Table:
             "product_id": pa.array(keys, mask=rng.random(rows) < 0.01),
         }
     )
-
-
-def rows_of(df: DataFrame) -> list[tuple[Any, ...]]:
-    return sorted(map(tuple, df.collect()), key=repr)
 
 
 def opened(server: Server, **options: Any) -> Any:

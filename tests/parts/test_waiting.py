@@ -208,16 +208,17 @@ def test_rows_that_come_too_early_come_out_once_though_every_write_is_followed_b
     early = len(case.content("waiting"))
     assert 5 < early < 60
     assert len(case.content("facts")) == ROWS - early
-    case.bring(late=5)
-    case.put(1)
-    case.run()
-    assert 0 < len(case.content("waiting")) < 2 * early
+    if ALL:  # some have come, and more rows wait
+        case.bring(late=5)
+        case.put(1)
+        case.run()
+        assert 0 < len(case.content("waiting")) < 2 * early
     case.bring(late=10)  # and no row comes any more
     case.run()
     assert len(case.content("waiting")) == 0
     assert same(case.content("facts"), case.expected(10))
     assert {place for _, place in case.failed} == {"facts", "waiting"}
-    assert len(case.failed) == 6
+    assert len(case.failed) == (6 if ALL else 4)
     assert len(case.content("quarantine")) == 0
 
 

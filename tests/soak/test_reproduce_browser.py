@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from benchmarks.store import write_record
+from benchmarks.harness.machine import describe
+from benchmarks.harness.record import write_record
 from papers.report import write_report
 from papers.run.runner import path_of
-from semistream.system.machine import describe
 from support.papers import EXPERIMENTS, record_of
 from support.servers import debian
 

@@ -11,21 +11,20 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.show import markdown
+from benchmarks.harness.command import Job
+from benchmarks.harness.memory import Footprint
+from benchmarks.harness.record import read_record, write_record
+from benchmarks.harness.table import markdown
 from benchmarks.spark.engine import EngineError
-from benchmarks.spark.footprint import Footprint
 from benchmarks.spark.peers import contest as contests
-from benchmarks.spark.peers import growth
+from benchmarks.spark.peers import parts
 from benchmarks.spark.peers.claims import claims
-from benchmarks.spark.peers.command import _draw
-from benchmarks.spark.peers.contest import Contest, DifferentRowsError
+from benchmarks.spark.peers.contest import Contest
 from benchmarks.spark.peers.grid import BOUNDS, FULL, STRONG, Cell, PeersGrid
-from benchmarks.spark.peers.memory import measured_memory
-from benchmarks.spark.peers.steady import measure_steady
+from benchmarks.spark.peers.measure import PEERS
+from benchmarks.spark.queries import DifferentRowsError
 from benchmarks.spark.systems import SYSTEMS
-from benchmarks.store import read_record, write_record
-from benchmarks.tables import sheets
-from support.cli import bench
+from support.cli import bench, sheets
 from support.matrix import ALL
 
 ROWS = 20_000
@@ -56,14 +55,14 @@ def folder(tmp_path_factory):
 
 
 def contest(folder, engines):
-    return Contest(TINY, folder, engines, random.Random(0), lambda _: None)  # noqa: S311
+    return Contest(Job(TINY, folder, {}), engines, random.Random(0))  # noqa: S311
 
 
 # -- who is measured --------------------------------------------------------------------------
 
 
 def test_the_grid_has_what_was_asked():
-    grid = PeersGrid().full()
+    grid = replace(PeersGrid(), full=True).complete()
     found = {(c.rows, c.how, c.batch_rows) for c in grid.cells}
     for rows, how, batch in itertools.product(grid.rows, ("left", "inner"), (10**5, 10**6)):
         assert (rows, how, batch) in found
@@ -76,16 +75,17 @@ def test_the_grid_has_what_was_asked():
         assert "enrich" in cell.systems
         assert not {"arrow-memory", "sqlite-rows"} & set(cell.systems) or cell.rows == 2_000_000
     assert all("default" in c.systems for c in grid.cells if c.rows == FULL)
-    assert grid.published_cell.batch_rows == 100_000
+    published = [c for c in grid.cells if "enrich-meshjoin" in c.systems]
+    assert [(c.rows, c.how, c.batch_rows) for c in published] == [(2_000_000, "left", 100_000)]
 
 
 def test_one_system_can_be_chosen():
-    grid = replace(PeersGrid(), systems=("enrich", "duckdb"), published=False)
+    grid = replace(PeersGrid(), systems=("enrich", "duckdb"))
     assert {s for cell in grid.cells for s in cell.systems} == {"enrich", "duckdb"}
 
 
 def test_memory_is_measured_with_a_share_and_with_a_constant():
-    found = measured_memory(replace(PeersGrid(), systems=("enrich", "lmdb")))
+    found = parts.memory_settings(replace(PeersGrid(), systems=("enrich", "lmdb")))
     assert found[:2] == [("enrich", 2_000_000, 12_000_000), ("lmdb", 2_000_000, 12_000_000)]
     constant = PeersGrid().growth_memory
     assert {(rows, memory) for _, rows, memory in found[2:]} == {
@@ -94,7 +94,7 @@ def test_memory_is_measured_with_a_share_and_with_a_constant():
         (10_000_000, constant),
     }
     assert len(found) == 5
-    assert not measured_memory(replace(PeersGrid(), systems=("bound",)))[1:]
+    assert not parts.memory_settings(replace(PeersGrid(), systems=("bound",)))[1:]
 
 
 # -- the contest ------------------------------------------------------------------------------
@@ -144,7 +144,8 @@ def test_a_difference_is_seen(folder, monkeypatch):
 @pytest.mark.xdist_group("spark")
 def test_rows_that_arrive_steadily(spark, folder):
     grid = replace(TINY, steady_rows=ROWS, steady_rate=2_000, steady_batch=500, steady_seconds=6.0)
-    found = {entry["system"]: entry for entry in measure_steady(grid, folder, Here(), print)}
+    job = Job(grid, folder, {})
+    found = {entry["system"]: entry for entry in parts.measure_steady(job, Here())}
     assert set(found) == {"none", "enrich", "default"}
     for entry in found.values():
         assert 1_000 <= sum(entry["taken"]) <= 13_000  # what arrives in six seconds, and no more
@@ -156,18 +157,16 @@ def test_rows_that_arrive_steadily(spark, folder):
 
 
 def test_a_setting_that_fails_leaves_the_others(folder, monkeypatch):
-    def some(grid, engines, at, batch_rows):
+    def some(grid, engines, system, at, batches):
         if at.options["read"] == "direct":
             raise EngineError("not one batch")
-        return {"milliseconds": [[9, 9, 9]]}
+        return [9, 9, 9]
 
-    monkeypatch.setattr(growth, "_timed", lambda *_: [])
-    monkeypatch.setattr(growth, "_grown", some)
+    monkeypatch.setattr(parts, "timed", some)
     grid = replace(TINY, growth=(ROWS, 2 * ROWS))
-    order = random.Random(0)  # noqa: S311
-    found = list(growth.measure_growth(grid, folder, Here(), order, print))
+    found = list(parts.measure_growth(Job(grid, folder, {}), Here()))
     assert {e["read"] for e in found if "failed" in e} == {"direct"}
-    assert len(found) == len(growth.settings_of_growth(grid, folder))
+    assert len(found) == len(parts.growth_settings(grid, folder))
     assert {e["rows"] for e in found} == {ROWS, 2 * ROWS}
 
 
@@ -291,7 +290,7 @@ def test_verdicts_turn_with_the_data(record):
 
 
 def test_figures_are_drawn(record, tmp_path):
-    _draw(record, tmp_path)
+    PEERS.draw(record, tmp_path)
     names = {path.stem for path in tmp_path.iterdir()}
     assert names == {"memory", "rows", "batch", "growth", "steady"}
     assert "<svg" in (tmp_path / "rows.svg").read_text()

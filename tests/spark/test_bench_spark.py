@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.show import markdown
+from benchmarks.harness.command import Job
+from benchmarks.harness.record import read_record, write_record
+from benchmarks.harness.table import markdown
 from benchmarks.spark.data import Products, Sales
-from benchmarks.spark.grid import SparkGrid
-from benchmarks.spark.measure import measure_spark, steps
-from benchmarks.spark.queries import Batches
-from benchmarks.store import read_record, write_record
-from benchmarks.tables import sheets
+from benchmarks.spark.tasks import SPARK, SparkGrid, measure_parts
 from semistream import open_master
+from support.cli import sheets
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -55,19 +54,19 @@ def test_both_masters_have_the_same_rows(folder):
 
 def test_a_stream_is_cut_into_files(folder):
     sales = Sales(1_000, 1.0, 100, 3, files=2)
-    path = sales.prepare(folder)
-    later = Batches(path, 2, 1, start=1).paths
+    batches = sales.prepare(folder)
+    later = replace(batches, count=1, start=1).paths
     assert [file.name for file in later] == ["00002.parquet", "00003.parquet"]
     assert later[0].stat().st_mtime < later[1].stat().st_mtime
-    assert len(Batches(path, 2, 3).paths) == 6
+    assert len(batches.paths) == 6
 
 
 @pytest.mark.long
 def test_a_whole_record(spark, folder):
     said = []
-    records = list(measure_spark(TINY, folder, Here(), said.append))
-    assert len(records) == steps() == 3
-    write_record(records[-1], folder / "spark.json")
+    job = Job(TINY, folder, SPARK.begin(TINY), said.append)
+    assert len(list(measure_parts(job, Here()))) == TINY.steps
+    write_record(job.record, folder / "spark.json")
     record = read_record(folder / "spark.json")
     assert {len(took) for took in record["single"]["milliseconds"]["enrich"]} == {3}
     for entry in record["routing"]:

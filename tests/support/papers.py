@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.harness.rounds import Pace
 from papers.reading import experiments
 from papers.run.scale import Scale
-from semistream.cost.calibration.turns import Pace
 from semistream.cost.example import example_profile
 
 TINY = Scale("tiny", Pace(0.005, 2, 0.01), "4KB", 60_000, feed_rows=20_000, candidates=3)

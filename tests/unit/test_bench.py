@@ -4,31 +4,30 @@ import itertools
 import json
 import re
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
-from benchmarks.engine.matrix import Cell, Grid, cell_of, take_rounds
+from benchmarks.engine.matrix import Cell, MatrixGrid, cell_of
 from benchmarks.engine.stores import Contest, StoreGrid, engine_at
-from benchmarks.show import between_marks, markdown
-from benchmarks.store import read_record, write_record
-from benchmarks.stores import ENGINES, IN_MEMORY, ByKey
-from benchmarks.stores.row_format import RowFormat
-from benchmarks.summary import candidate, versus
-from benchmarks.tables import sheets
-from benchmarks.workload import WORKLOADS, Bound, Feed, Workload
+from benchmarks.engine.workload import WORKLOADS, Bound, Feed, Workload
+from benchmarks.harness.claims import candidate, versus
+from benchmarks.harness.record import read_record, write_record
+from benchmarks.harness.rounds import Pace, take_rounds, watch_in_turn
+from benchmarks.harness.run import _LONGEST_FILL, Run
+from benchmarks.harness.samples import ratio, spread
+from benchmarks.harness.table import between_marks, markdown
+from benchmarks.stores import ENGINES, ByKey
+from benchmarks.stores.key_value import RowFormat
 from semistream import Join, open_master
 from semistream.algorithms import algorithms
-from semistream.cost.calibration.turns import Pace, watch_in_turn
-from semistream.cost.run import _LONGEST_FILL, Run
-from semistream.cost.spread import ratio, spread
 from semistream.engine.plan import MemoryUse, Plan
 from semistream.errors import OptionError, SemistreamError
 from semistream.metrics import Metrics
 from semistream.workloads import master_rows
-from support.cli import bench
+from support.cli import bench, sheets
 
 ROWS = 20_000
 FEW = ["--algorithm", "cachejoin", "--algorithm", "hybridjoin"]
@@ -71,7 +70,7 @@ def test_a_feed_goes_round():
 
 
 def test_the_grid_has_every_cell_that_is_asked_for():
-    grid = Grid(algorithms=tuple(algorithms()))
+    grid = MatrixGrid()
     cells = grid.cells
     assert len(cells) == len(set(cells)) == 3 * 4 * 4 * 2 + 3 * 2 * 2
     assert {cell.exponent for cell in cells if cell.workload == "wide"} == {1.0}
@@ -116,12 +115,12 @@ def test_the_ratio_is_taken_round_by_round_to_the_best_other():
     cell = {"rates": {name: {"samples": samples} for name, samples in rates.items()}}
     assert candidate(rates) == "adaptive"
     assert candidate(["x", "cachejoin"]) == "cachejoin"
-    found = versus(cell, "adaptive")
+    found = versus(cell["rates"], "adaptive")
     assert found.rival == "y"  # its median is 11, that of x 10
     assert found.ratio == ratio([10, 30, 20], [8, 30, 11]) == (1.25, 1.0, 20 / 11)
     assert not found.lost
-    assert versus(cell, "x").lost
-    assert versus(cell, "unknown") is None
+    assert versus(cell["rates"], "x").lost
+    assert versus(cell["rates"], "unknown") is None
     assert spread([1, 2]).middle == 1.5
 
 
@@ -215,14 +214,14 @@ def test_slices_that_differ_much_are_all_taken():
 def test_an_interrupted_run_leaves_its_cells(tmp_path, monkeypatch):
     from benchmarks.engine import matrix  # noqa: PLC0415 - to break it off
 
-    measure_cell, record = matrix._measure_cell, tmp_path / "bench.json"
+    measure_cell, record = matrix.measure_cell, tmp_path / "bench.json"
 
     def broken(grid, cell, *rest):
         if cell.read == "direct":
             raise KeyboardInterrupt
         return measure_cell(grid, cell, *rest)
 
-    monkeypatch.setattr(matrix, "_measure_cell", broken)
+    monkeypatch.setattr(matrix, "measure_cell", broken)
     small = [*SMALL, "--output", record, "--data", tmp_path, "--quick", "--workload", "1:1"]
     assert bench("matrix", *small).exit_code != 0
     assert [cell["read"] for cell in read_record(record)["cells"]] == ["mapped", "mapped"]
@@ -249,11 +248,11 @@ def test_an_unknown_workload_is_named(tmp_path):
     assert "Did you mean 'wide'" in shown.output
 
 
-@pytest.mark.parametrize("kind", [*ENGINES, *IN_MEMORY], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", ENGINES.values(), ids=lambda kind: kind.name)
 def test_an_engine_gives_the_rows_of_the_join(kind, tmp_path):
     if kind.missing():
         pytest.skip(kind.missing())
-    grid = StoreGrid("cachejoin", rows=5_000, chunks=(3_000,), page_bytes="4KB", memory=64 << 20)
+    grid = StoreGrid(rows=5_000, chunks=(3_000,), page_bytes="4KB", memory=64 << 20)
     engine = engine_at(kind, grid, tmp_path)
     engine.open()
     lost = Workload("absent", rows=5_000, absent=0.2)
@@ -328,7 +327,12 @@ def test_stores_are_measured_beside_ours(tmp_path):
 @pytest.fixture
 def matrix_record():
     """A record of two algorithms, as the matrix writes it."""
-    grid = Grid(("adaptive", "moij"), tuple(SMALL_WORKLOADS), exponents=(1.0,), shares=(0.05, 0.1))
+    grid = MatrixGrid(
+        algorithms=("adaptive", "moij"),
+        workloads=tuple(SMALL_WORKLOADS),
+        exponents=(1.0,),
+        shares=(0.05, 0.1),
+    )
     cells = []
     for number, cell in enumerate(grid.cells):
         rates = {"adaptive": [2_000_000, 2_400_000], "moij": [1_000_000, 2_500_000]}
@@ -337,7 +341,7 @@ def matrix_record():
         facts = {name: {"samples": samples} for name, samples in rates.items()}
         size = {"memory": 10, "resident": 5, "pages_bytes": 10, "bound": [4_000_000, 8_000_000]}
         cells.append(cell._asdict() | size | {"rates": facts})
-    return {"kind": "matrix", "grid": grid.as_dict(), "cells": cells}
+    return {"kind": "matrix", "grid": asdict(grid), "cells": cells}
 
 
 def test_tables_say_what_the_record_says(matrix_record):
@@ -369,6 +373,8 @@ def test_tables_go_between_the_marks_of_a_file(matrix_record, tmp_path):
     with pytest.raises(OptionError, match="no marks <!-- peers -->"):
         between_marks(text, "peers", "")
     assert "adaptive against" in bench("show", record).output
+    write_record(matrix_record | {"kind": "matrices"}, record)
+    assert "Did you mean 'matrix'" in bench("show", record).output
 
 
 def test_a_record_is_small_and_whole(matrix_record, tmp_path):

@@ -5,10 +5,9 @@ import pytest
 from benchmarks.engine import cgroup
 from benchmarks.engine.cgroup import NoGroupError, memory_group
 from benchmarks.engine.confined import drop_cached
-from benchmarks.memory import resident_bytes
-from benchmarks.store import read_record
-from benchmarks.tables import sheets
-from support.cli import bench
+from benchmarks.harness.memory import resident_bytes
+from benchmarks.harness.record import read_record
+from support.cli import bench, sheets
 
 ROWS = 60_000
 

@@ -4,11 +4,8 @@ import pytest
 
 from benchmarks.engine.drift import rows_until_back
 from benchmarks.engine.growth import best_published
-from benchmarks.figure import draw
-from benchmarks.store import read_record
-from benchmarks.tables import sheets
-from semistream.errors import OptionError
-from support.cli import bench
+from benchmarks.harness.record import read_record
+from support.cli import bench, sheets
 
 FEW = ["--algorithm", "cachejoin", "--algorithm", "hybridjoin"]
 
@@ -17,7 +14,7 @@ def test_growth_is_measured_at_a_share_and_at_a_constant(tmp_path):
     record, figure = tmp_path / "growth.json", tmp_path / "growth.svg"
     small = ["--rows", 60_000, "--rows", 120_000, "--seconds", 0.01, "--rounds", 2]
     where = ["--data", tmp_path, "--output", record, "--memory", "512KB"]
-    drawn = ["--figure", figure] if has_matplotlib() else []
+    drawn = ["--figures", tmp_path] if has_matplotlib() else []
     shown = bench("growth", *small, *FEW, *where, *drawn, "--read", "mapped")
     assert shown.exit_code == 0, shown.output
     found = read_record(record)
@@ -38,6 +35,11 @@ def test_growth_is_measured_at_a_share_and_at_a_constant(tmp_path):
         ("cachejoin", "mapped", "512 KB"),
     ]
     assert sheet.rows[0][-1].endswith("×")
+    shown = bench("growth", *small, *FEW, *where, "--resume")
+    assert shown.exit_code == 0, shown.output
+    points = read_record(record)["points"]
+    assert points[:4] == found["points"]
+    assert [point["read"] for point in points[4:]] == ["direct"] * 4
     assert not drawn or figure.read_text().startswith("<?xml")
 
 
@@ -52,7 +54,7 @@ def test_growth_takes_the_two_best_of_the_matrix():
 
 def test_drift_is_followed_slice_by_slice(tmp_path):
     record, figure = tmp_path / "drift.json", tmp_path / "drift.svg"
-    drawn = ["--figure", figure] if has_matplotlib() else []
+    drawn = ["--figures", tmp_path] if has_matplotlib() else []
     small = ["--rows", 60_000, "--repeats", 2, "--read", "direct", *FEW, *drawn]
     shown = bench("drift", *small, "--data", tmp_path, "--output", record)
     assert shown.exit_code == 0, shown.output
@@ -80,11 +82,6 @@ def test_drift_is_followed_slice_by_slice(tmp_path):
 )
 def test_the_rate_is_back_when_it_stays(after, rows):
     assert rows_until_back(100, after, 10) == rows
-
-
-def test_only_curves_are_drawn(tmp_path):
-    with pytest.raises(OptionError, match="choose one of: drift, growth"):
-        draw({"kind": "matrix"}, tmp_path / "figure.svg")
 
 
 def has_matplotlib() -> bool:

@@ -23,7 +23,7 @@ from semistream.master.database.open import open_database
 from semistream.pipeline import read_pipeline
 from semistream.pipeline.file.columns import Columns
 from semistream.pipeline.file.ends import Sink, Source
-from semistream.pipeline.file.models import Enrichment, PipelineFile
+from semistream.pipeline.file.models import Enrichment, PipelineFile, Waiting
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -229,6 +229,11 @@ def test_the_settings_of_sources_and_sinks_are_documented(kind):
 @pytest.mark.parametrize(("title", "kind"), [("Enrichments", Enrichment), ("Columns", Columns)])
 def test_the_settings_of_a_section_are_documented(title, kind):
     check_settings(kind, PIPELINE.split(f"### {title}\n")[1].split("\n### ")[0])
+
+
+def test_the_settings_of_waiting_rows_are_documented():
+    page = (ROOT / "docs" / "missing.md").read_text()
+    check_settings(Waiting, page.split("## Rows that arrive before their master row\n")[1])
 
 
 def test_the_keys_of_a_file_are_documented():

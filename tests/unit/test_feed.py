@@ -18,8 +18,7 @@ from semistream.arrow.keys import Keys
 from semistream.errors import OptionError
 from semistream.master.database.address import Address
 from semistream.master.database.feeds.changes import Changes
-from semistream.master.database.feeds.feed import EVERYTHING, Feed, Heard
-from semistream.master.database.feeds.follower import Follower
+from semistream.master.database.feeds.feed import EVERYTHING, Feed, Follower, Notice
 from semistream.master.database.feeds.kafka import Topic
 from semistream.master.database.feeds.postgresql import Notifications, trigger_sql
 
@@ -43,10 +42,10 @@ class Told:
 def test_what_comes_behind_a_message_that_is_not_understood_is_noted() -> None:
     topic, reached = Topic("nowhere", "changes"), {0: 3}
     end = Told(7, error=KafkaError(KafkaError._PARTITION_EOF))
-    heard = topic._heard([Told(3, b"1"), Told(4, b"?"), Told(5, b"2"), end], reached)
+    heard = topic._notice([Told(3, b"1"), Told(4, b"?"), Told(5, b"2"), end], reached)
     assert (heard, reached) == (EVERYTHING, {0: 7})
-    assert topic._heard([Told(7, b"8")], reached) == Heard((8,))
-    assert topic._heard([Told(8, b"null")], reached) == EVERYTHING
+    assert topic._notice([Told(7, b"8")], reached) == Notice((8,))
+    assert topic._notice([Told(8, b"null")], reached) == EVERYTHING
 
 
 class Once(Feed):
@@ -55,13 +54,13 @@ class Once(Feed):
     def __init__(self, *keys: Any) -> None:
         self.keys, self.told = keys, threading.Event()
 
-    def hear(self, clock: Any) -> Iterator[Heard]:
-        yield Heard(by=clock())
-        yield Heard(self.keys)
+    def listen(self, clock: Any) -> Iterator[Notice]:
+        yield Notice(by=clock())
+        yield Notice(self.keys)
         self.told.set()
         while True:
             time.sleep(0.1)
-            yield Heard(by=clock())
+            yield Notice(by=clock())
 
 
 def test_only_blanks_that_fill_a_column_are_taken_away() -> None:

@@ -193,7 +193,7 @@ def test_offsets_of_texts_that_descend_are_refused(read, tmp_path) -> None:
 def test_a_direct_read_never_fills_more_than_its_buffer(tmp_path) -> None:
     master = flat(tmp_path)
     reader = ss.open_master(tmp_path, "direct").reader(parts=2, run=1)
-    with pytest.raises(CorruptPageError, match="more than the index told"):
+    with pytest.raises(CorruptPageError, match="more than the index has"):
         list(reader.sweep([range(master.pages), range(master.pages)]))
 
 

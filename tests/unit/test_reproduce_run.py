@@ -10,17 +10,17 @@ import pytest
 from test_reproduce_weather import report
 from typer.testing import CliRunner
 
+from benchmarks.harness.rounds import Pace
 from papers.__main__ import app
 from papers.judge.figure import caption
 from papers.judge.verdict import UNKNOWN
-from papers.report import findings
+from papers.report import read_findings
 from papers.run import runner as running
 from papers.run.cells import groups
 from papers.run.runner import loaded, measured, path_of, with_points
 from papers.run.scale import SCALES, scale_of
 from papers.run.sources import prepare
 from papers.run.weather import FOLDER
-from semistream.cost.calibration.turns import Pace
 from semistream.errors import OptionError
 from support.papers import EXPERIMENTS, PROFILE, TINY
 
@@ -141,7 +141,7 @@ def test_the_command_reports_on_every_figure_and_every_claim(output):
     pytest.importorskip("matplotlib")
     result = CliRunner().invoke(app, ["--report-only", "--output", str(output)])
     assert result.exit_code == 0, result.output
-    found = findings(output)
+    found = read_findings(output)
     assert f"not measured: {found.counts[UNKNOWN]}" in result.output
     assert sum(found.counts.values()) == len(found.verdicts) > found.counts[UNKNOWN]
     page, text = ((output / f"report.{kind}").read_text() for kind in ("html", "md"))

@@ -122,14 +122,6 @@ def test_without_pins_a_build_leaves_one_snapshot(tmp_path):
     }
 
 
-def test_a_master_of_an_older_version_is_kept_as_well(tmp_path):
-    old = built(tmp_path, 1)
-    (tmp_path / old.manifest.name("manifest")).unlink()
-    pins.pin(tmp_path, QUERY, "0")
-    built(tmp_path, 2)
-    assert prices(ss.open_master(tmp_path, snapshot=old.manifest.files)) == {1}
-
-
 # -- pins -----------------------------------------------------------------------------------------
 
 

@@ -22,9 +22,8 @@ import semistream as ss
 from semistream.errors import MasterError, MasterNotFoundError, OptionError, SchemaError
 from semistream.master.files.filter import filter_words
 from semistream.master.lake.table import Feed, Scope
-from semistream.master.sync import snapshot
-from semistream.master.sync.identity import row_ids
-from semistream.master.sync.merge import MisfitError, merged, weighted
+from semistream.master.sync import sync as master_sync
+from semistream.master.sync.merge import MisfitError, add_weight, merge, row_ids
 from support.masters import PAGE, rows_of, same_as_built
 
 if TYPE_CHECKING:
@@ -130,10 +129,10 @@ def changed_rows(draw: st.DrawFn) -> tuple[pa.Table, pa.Table, pa.Table, pa.Tabl
     return old, went, new, pa.concat_tables([old.filter(pa.array(~goes, pa.bool_())), new])
 
 
-def _apply(folder: Path, scope: Scope, changes: list[tuple[int, pa.Table]]) -> snapshot.Synced:
+def _apply(folder: Path, scope: Scope, changes: list[tuple[int, pa.Table]]) -> master_sync.Synced:
     parent = ss.open_master(folder)
-    target = snapshot._target(parent.manifest, folder)
-    sync = snapshot._Sync(parent, target, 1 << 24, lambda _: None)
+    target = master_sync._target(parent.manifest, folder)
+    sync = master_sync._Sync(parent, target, 1 << 24, lambda _: None)
     batches = [(weight, batch) for weight, table in changes for batch in table.to_batches()]
     with target.building():
         return sync.apply(
@@ -310,15 +309,15 @@ def test_rows_are_told_apart_bit_by_bit_in_every_type() -> None:
 
 def _block(codes: list[int], keys: list[str], weights: list[int]) -> pa.RecordBatch:
     rows = pa.record_batch({"__code": codes, "k": keys})
-    return pa.concat_batches([weighted(rows.slice(i, 1), w) for i, w in enumerate(weights)])
+    return pa.concat_batches([add_weight(rows.slice(i, 1), w) for i, w in enumerate(weights)])
 
 
 def test_two_keys_with_one_code_are_two_keys() -> None:
     old = pa.record_batch({"__code": [1, 1, 2], "k": ["a", "b", "c"]})
-    done = merged(old, _block([1, 1], ["b", "b"], [0, 1]), Scope.KEYS, ("k",))
+    done = merge(old, _block([1, 1], ["b", "b"], [0, 1]), Scope.KEYS, ("k",))
     assert done.rows.column("k").to_pylist() == ["a", "b", "c"]
     assert done.changed.tolist() == []
-    gone = merged(old, _block([1], ["b"], [0]), Scope.KEYS, ("k",))
+    gone = merge(old, _block([1], ["b"], [0]), Scope.KEYS, ("k",))
     assert gone.rows.column("k").to_pylist() == ["a", "c"]
     assert (gone.changed.tolist(), gone.deleted) == ([1], 0)
 
@@ -326,7 +325,7 @@ def test_two_keys_with_one_code_are_two_keys() -> None:
 def test_rows_that_are_not_there_cannot_go() -> None:
     old = pa.record_batch({"__code": [1], "k": ["a"]})
     with pytest.raises(MisfitError, match="not there; build the master again"):
-        merged(old, _block([1], ["b"], [-1]), Scope.ROWS)
+        merge(old, _block([1], ["b"], [-1]), Scope.ROWS)
 
 
 # Statistics and filter

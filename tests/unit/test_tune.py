@@ -1,6 +1,5 @@
 """Tuning by the model and by measurement, and rates that are sustained."""
 
-import itertools
 import json
 from dataclasses import replace
 
@@ -13,17 +12,14 @@ from hypothesis import strategies as st
 from test_bench_curves import has_matplotlib
 
 import semistream as ss
-from benchmarks.engine.sustain import sustain
-from benchmarks.figure import draw
-from benchmarks.store import read_record
-from benchmarks.tables import sheets
-from benchmarks.workload import Workload
+from benchmarks.engine.workload import Workload
 from semistream.algorithms import choose
 from semistream.algorithms.published.meshjoin import tuned_buffer
 from semistream.cost.demand import Demand
 from semistream.cost.example import example_profile
 from semistream.cost.predict import predict
 from semistream.cost.spread import Spread
+from semistream.cost.tuning.figure import draw_tuning
 from semistream.cost.tuning.knobs import KNOBS, Axis, knobs_of, repaged, resized
 from semistream.cost.tuning.measure import Candidate, Curve, distinct
 from semistream.cost.tuning.rows import master_rows_of
@@ -34,7 +30,7 @@ from semistream.cost.unit_costs import Fit, RowCost, UnitCosts
 from semistream.engine.plan import Task
 from semistream.errors import BudgetError, OptionError
 from semistream.spec import JoinSpec
-from support.cli import bench, call
+from support.cli import call
 
 COSTS = example_profile().costs
 FREE = RowCost(0.0)
@@ -293,7 +289,7 @@ def test_tune_says_what_it_cannot_tune(master, profile, tmp_path):
     assert not (tmp_path / "none.svg").exists()
     if has_matplotlib():
         with pytest.raises(OptionError, match="nothing to draw"):
-            draw({"kind": "tuning", "cells": [{"refused": "too small"}]}, tmp_path / "none.svg")
+            draw_tuning({"cells": [{"refused": "too small"}]}, None)
 
 
 @pytest.mark.parametrize(
@@ -342,100 +338,3 @@ def test_tune_leaves_absent_rows_out_of_both_curves(master, profile, tmp_path):
     assert cell["absent_left_out"] == pytest.approx(0.3, abs=0.02)
     assert json.loads(whole.stdout)["cells"][0]["absent_left_out"] == 0
     assert json.loads(whole.stdout)["cells"][0]["model"]["rate"] != cell["model"]["rate"]
-
-
-def test_bench_tune_records_losses(profile, tmp_path):
-    record, figure = tmp_path / "tuning.json", tmp_path / "tuning.svg"
-    drawn = ["--figure", figure] if has_matplotlib() else []
-    few = ["--rounds", 1, "--rows", 30_000, "--algorithm", "cachejoin", "--algorithm", "hybridjoin"]
-    shown = bench("tune", *profile, "--quick", *few, "--data", tmp_path, "--output", record, *drawn)
-    assert shown.exit_code == 0, shown.output
-    found = read_record(record)
-    assert [(c["algorithm"], c["knobs"]) for c in found["cells"]] == [
-        ("cachejoin", ["cache"]),
-        ("hybridjoin", ["page_bytes"]),
-    ]
-    choice = found["cells"][0]["model"]["choice"]["cache"]
-    points = [point["options"] for point in found["cells"][0]["measured"]["points"]]
-    values = [options["cache"] for options in points if options]
-    assert values[0] == choice
-    assert all(abs(value - choice) > 0.03 for value in values[1:])
-    (sheet,) = sheets(found)
-    assert sheet.heads[-1] == "10% of R"
-    assert "of 2" in sheet.note
-    assert not drawn or figure.exists()
-
-
-# -- rates that are sustained -----------------------------------------------------------------
-
-
-class FakeClock:
-    def __init__(self):
-        self.time = 100.0
-
-    def now(self):
-        return self.time
-
-    def sleep(self, seconds):
-        self.time += seconds
-
-
-class FakeJoin:
-    """Takes rows in at a rate, now and then after a pause, as joins do when windows are full."""
-
-    def __init__(self, clock, rate, pause=0.0):
-        self.clock, self.rate, self.pause, self.taken = clock, rate, pause, 0
-
-    def offer(self, batch):
-        self.taken += batch.num_rows
-        self.clock.time += batch.num_rows / self.rate
-        if self.taken % 5000 < batch.num_rows:
-            self.clock.time += self.pause
-        return iter([batch])
-
-
-def traced(rate, pause=0.0, seconds=60.0):
-    clock = FakeClock()
-    batch = pa.record_batch({"key": np.arange(1000)})
-    return sustain(
-        FakeJoin(clock, rate, pause), itertools.repeat(batch), 1000, seconds, 0.05, clock
-    )
-
-
-def test_a_backlog_is_bounded_where_the_rate_is_sustained():
-    trace = traced(1250)
-    assert trace.bounded
-    assert trace.utilisation == pytest.approx(0.8, abs=0.01)
-    assert max(rows for _, rows in trace.backlog) <= 100
-    assert traced(1250, pause=0.9).bounded, "pauses that are made up for"
-
-
-def test_a_backlog_grows_where_it_is_not():
-    trace = traced(900)
-    assert not trace.bounded
-    assert trace.utilisation == pytest.approx(1.0, abs=0.01)
-    assert trace.quarters == sorted(trace.quarters)
-    assert trace.backlog[-1][1] == pytest.approx(0.1 * 1000 * 60, rel=0.05)
-    assert not traced(1250, pause=1.1).bounded
-    stuck = traced(1.0)  # the first batch alone takes as long as there is
-    assert not stuck.bounded
-    assert stuck.quarters[3] > 40_000
-
-
-def test_bench_sustain_follows_the_backlog(profile, tmp_path):
-    record, figure = tmp_path / "sustain.json", tmp_path / "sustain.svg"
-    drawn = ["--figure", figure] if has_matplotlib() else []
-    few = ["--rows", 120_000, "--algorithm", "hybridjoin", "--seconds", 0.8, "--warm", 0.1]
-    where = ["--data", tmp_path, "--output", record, *drawn]
-    shown = bench("sustain", *profile, *few, *where, "--load", 0.9)
-    assert shown.exit_code == 0, shown.output
-    found = read_record(record)
-    assert [run["times"] for run in found["runs"]] == [1.15, 0.6]
-    for run in found["runs"]:
-        assert run["memory"] == int(run["times"] * run["least"])
-        assert ("refused" in run) or len(run["quarters"]) == 4
-    (sheet,) = sheets(found)
-    assert sheet.heads[-2:] == ("15% more", "40% less")
-    assert not drawn or figure.exists()
-    if drawn:
-        draw(found, figure)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.errors import OptionError
-from semistream.workloads import Arrivals, Stream, Zipf, key_strings, master_rows, master_table
+from semistream.workloads import Stream, Zipf, key_strings, master_rows, master_table
 
 DRAWS = 400_000
 
@@ -230,49 +230,6 @@ def test_master_is_made_a_batch_at_a_time():
     assert peak < 64 << 20
 
 
-@pytest.mark.parametrize("slots", [1, 2, 3, 100, 1024, 1025])
-@pytest.mark.parametrize("bias", [0.5, 0.7, 0.95])
-def test_arrivals_add_up(slots, bias):
-    counts = Arrivals(250, bias, seed=2).counts(slots)
-    assert counts.dtype == np.int64
-    assert counts.shape == (slots,)
-    assert counts.min() >= 0
-    assert counts.sum() == 250 * slots
-    assert (counts == Arrivals(250, bias, seed=2).counts(slots)).all()
-
-
-def test_even_arrivals_are_even():
-    assert set(Arrivals(10, bias=0.5).counts(1000)) == {10}
-    assert set(Arrivals(0.25, bias=0.5).counts(1000)) == {0, 1}
-
-
-@pytest.mark.parametrize("bias", [0.6, 0.7, 0.8])
-def test_bursts_remain_at_each_scale(bias):
-    counts = Arrivals(100_000, bias).counts(2**14)
-    shuffled = np.random.default_rng(0).permutation(counts)
-    assert decay(shuffled) == pytest.approx(-1, abs=0.2)
-    assert decay(counts) > -0.6
-    # The b-model's own law: halving the slots multiplies the mean square by 2(b² + (1-b)²).
-    squares = np.array([np.mean(means(counts, m) ** 2) for m in 2 ** np.arange(15)])
-    assert squares[:-1] / squares[1:] == pytest.approx(2 * (bias**2 + (1 - bias) ** 2), rel=1e-3)
-
-
-def test_more_bias_is_burstier():
-    peaks = [Arrivals(1000, bias).counts(1000).max() for bias in (0.5, 0.6, 0.7, 0.8, 0.9)]
-    assert peaks == sorted(set(peaks))
-
-
-def means(counts: np.ndarray, m: int) -> np.ndarray:
-    return counts.reshape(-1, m).mean(axis=1)
-
-
-def decay(counts: np.ndarray) -> float:
-    """The slope of log variance of the mean of m slots over log m: -1 if slots are independent."""
-    sizes = 2 ** np.arange(8)
-    variances = [means(counts, m).var() for m in sizes]
-    return float(np.polyfit(np.log(sizes), np.log(variances), 1)[0])
-
-
 @pytest.mark.parametrize(
     ("make", "named"),
     [
@@ -297,10 +254,6 @@ def decay(counts: np.ndarray) -> float:
         (lambda: master_table(10, seed=0.5), "seed=0.5"),
         (lambda: master_table(10, stride=0), "stride=0"),
         (lambda: Stream(Zipf(2**40), stride=2), "stride=2"),
-        (lambda: Arrivals(-1), "rate=-1"),
-        (lambda: Arrivals(1, bias=0.4), "bias=0.4"),
-        (lambda: Arrivals(1, bias=1), "bias=1"),
-        (lambda: Arrivals(1).counts(0), "slots=0"),
     ],
 )
 def test_illegal_values_are_named_with_the_legal_ones(make, named):

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
 
-from benchmarks.rounds import best, core_rates, is_plain, steadily, to
-from benchmarks.summary import quantile
-from semistream.cost.spread import Spread, ratio
+from benchmarks.harness.claims import Claim
+from benchmarks.harness.record import Record
+from benchmarks.harness.samples import quantile, ratio
+from benchmarks.spark.peers.rates import best, core_rates, is_plain, steadily, to
 from semistream.units import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    Record = dict[str, Any]
-
-__all__ = ["BESIDE_FLINK", "Claim", "claims"]
 
 _OURS = "enrich"
 # The plan of an enrichment, its compiled code, the rows that leave it: docs/peers.md has how much.
@@ -44,24 +37,8 @@ _TO_SPARK = (
 )
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What was asked, what was measured, and the verdict by the median."""
-
-    what: str
-    asked: str
-    measured: str
-    met: bool | None
-    """None where the record cannot tell."""
-
-    @property
-    def verdict(self) -> str:
-        """The verdict as a mark."""
-        return "–" if self.met is None else "✓" if self.met else "✗"
-
-
 def claims(record: Record) -> Iterator[Claim]:
-    """Give every claim; those on Spark's own joins also where they were not measured."""
+    """Return every claim; those on Spark's own joins also where they were not measured."""
     for how, rows, batch_rows, times in _TO_SPARK:
         yield from _to_spark(record, (how, rows, batch_rows), times)
     yield from _worst(record, "every key-value store in the worker", _STORES, 3.0)
@@ -81,53 +58,46 @@ def _to_spark(record: Record, which: tuple[str, int, int], times: float) -> Iter
     cell = here[0] if here else {"milliseconds": {}}
     for others, names in _SPARK.items():
         rival = best(cell, names, record["dropped"])
-        found = to(cell, _OURS, rival, record["dropped"])
+        measured = to(cell, _OURS, rival, record["dropped"])
         label = f"{what}, to {others}"
-        if found is None:
+        if measured is None:
             yield Claim(label, f"{times:g}×", "not measured", None)
         else:
-            yield _ratio(label, times, found, f"({rival})")
+            yield Claim.of_ratio(label, times, measured, f"({rival})")
 
 
 def _worst(record: Record, what: str, others: Sequence[str], times: float) -> Iterator[Claim]:
-    """Give the claim at the cell and the other where it is least true."""
-    found = [
-        (ratio, cell, other)
+    """Return the claim at the cell and the other where it is least true."""
+    ratios = [
+        (measured, cell, other)
         for cell in record.get("cells", [])
-        for other, ratio in _pairs(record, cell, others)
+        for other in others
+        if (measured := to(cell, _OURS, other, record["dropped"])) is not None
     ]
-    if not found:
+    if not ratios:
         return
-    worst, cell, other = min(found, key=lambda each: each[0].middle)
+    worst, cell, other = min(ratios, key=lambda each: each[0].middle)
+    several = f", {cell['duplicates']} rows a key" if cell["duplicates"] > 1 else ""
     where = (
         f"({other}; R = {cell['rows'] / 1e6:g}M, {cell['how']}, Zipf {cell['exponent']:g}, "
-        f"{cell['share']:.0%}, {cell['batch_rows']:,}"
-        + (f", {cell['duplicates']} rows a key)" if cell["duplicates"] > 1 else ")")
+        f"{cell['share']:.0%}, {cell['batch_rows']:,}{several})"
     )
-    least = sum(ratio.middle >= times for ratio, _, _ in found)
-    yield _ratio(f"{what}, at worst", times, worst, f"{where}; {least} of {len(found)} met")
-
-
-def _pairs(record: Record, cell: Record, others: Sequence[str]) -> Iterator[tuple[str, Spread]]:
-    for other in others:
-        found = to(cell, _OURS, other, record["dropped"])
-        if found is not None:
-            yield other, found
+    met = sum(each.middle >= times for each, _, _ in ratios)
+    yield Claim.of_ratio(f"{what}, at worst", times, worst, f"{where}; {met} of {len(ratios)} met")
 
 
 def _flink(record: Record) -> Iterator[Claim]:
     for entry in record.get("flink", {}).get("cells", []):
         for name, from_where in BESIDE_FLINK.items():
-            found = ratio(entry["rates"][name], entry["rates"]["flink"])
-            yield _ratio(f"{entry['how']}, {from_where}, to Flink's lookup join", 5.0, found, "")
+            what = f"{entry['how']}, {from_where}, to Flink's lookup join"
+            measured = ratio(entry["rates"][name], entry["rates"]["flink"])
+            yield Claim.of_ratio(what, 5.0, measured)
 
 
 def _cores(record: Record) -> Iterator[Claim]:
-    if not record.get("cores"):
-        return
-    found = core_rates(record)
-    if len(found) == 2:
-        yield _ratio("two processors to one", 1.8, ratio(found[2], found[1]), "")
+    by_count = core_rates(record) if record.get("cores") else {}
+    if len(by_count) == 2:
+        yield Claim.of_ratio("two processors to one", 1.8, ratio(by_count[2], by_count[1]))
 
 
 def _memory(record: Record) -> Iterator[Claim]:
@@ -145,8 +115,8 @@ def _memory(record: Record) -> Iterator[Claim]:
 
 def _steady(record: Record) -> Iterator[Claim]:
     """Ask whether rows pile up, and for a p99 below that of Spark's join."""
-    found = {entry["system"]: steadily(entry) for entry in record.get("steady", [])}
-    ours, other = found.get(_OURS), found.get("default")
+    steady = {entry["system"]: steadily(entry) for entry in record.get("steady", [])}
+    ours, other = steady.get(_OURS), steady.get("default")
     if ours is None:
         return
     rate = record["steady"][0]["rate"]
@@ -160,8 +130,3 @@ def _steady(record: Record) -> Iterator[Claim]:
         yield Claim(
             "p99 of a micro-batch then, beside Spark's join", "less", measured, mine < theirs
         )
-
-
-def _ratio(what: str, asked: float, found: Spread, note: str) -> Claim:
-    measured = f"{found.middle:.2f}× ({found.least:.2f}–{found.most:.2f}) {note}"
-    return Claim(what, f"{asked:g}×", measured, found.middle >= asked)

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.spark.data import Products, Sales
-from benchmarks.spark.engine import EngineError
-from benchmarks.spark.grid import DROPPED
-from benchmarks.spark.peers.grid import BOUNDS
-from benchmarks.spark.queries import Batches, Enough, fingerprint, time_batches, warm_up
+from benchmarks.harness.command import Job
+from benchmarks.harness.record import Record
+from benchmarks.spark.data import Batches, Products, Sales
+from benchmarks.spark.engine import Caller, EngineError
+from benchmarks.spark.peers.grid import BOUNDS, Cell, PeersGrid
+from benchmarks.spark.queries import (
+    DROPPED,
+    DifferentRowsError,
+    Enough,
+    fingerprint,
+    time_batches,
+    warm_up,
+)
 from benchmarks.spark.systems import SYSTEMS, Setting
-from semistream.errors import SemistreamError
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from benchmarks.spark.engine import Caller
-    from benchmarks.spark.peers.grid import Cell, PeersGrid
-
-__all__ = ["Contest", "DifferentRowsError", "prepare"]
 
 _REFERENCE = "default"
 """All others must give the rows of Spark's own join."""
 _CHECKED_ABSENT = 0.1
 
 
-class DifferentRowsError(SemistreamError):
-    """Two systems that are compared gave different rows."""
+def database(job: Job[PeersGrid]) -> str:
+    """Return the address of the PostgreSQL database, nothing if there is none."""
+    return next((url for url in job.urls if url.startswith("postgresql")), "")
 
 
 def prepare(system: str, at: Setting) -> str:
-    """Make what a system needs; say why it cannot run, nothing if it can."""
+    """Make what a system needs; return why it cannot run, nothing if it can."""
     missing = SYSTEMS[system].missing(at)
     if not missing:
         SYSTEMS[system].prepare(at)
@@ -50,21 +50,23 @@ class Contest:
         Why a system is left out, by system, R, join and rows a key.
     """
 
-    grid: PeersGrid
-    folder: Path
+    job: Job[PeersGrid]
     engines: Caller
     order: random.Random
-    say: Callable[[str], None]
-    url: str = field(default="", repr=False)
     failed: dict[tuple[str, int, str, int], str] = field(default_factory=dict)
     _checked: set[tuple[str, int, str, int]] = field(default_factory=set)
 
-    def measure(self, cell: Cell) -> dict[str, Any]:
-        """Give the milliseconds of every batch in every round, system by system."""
-        products = Products(cell.rows, self.folder, cell.duplicates)
-        at = Setting.of(products, cell.how, cell.share, self.url)
+    @property
+    def grid(self) -> PeersGrid:
+        """What is measured."""
+        return self.job.grid
+
+    def measure(self, cell: Cell) -> Record:
+        """Return the milliseconds of every batch in every round, system by system."""
+        products = Products(cell.rows, self.job.folder, cell.duplicates)
+        at = Setting.of(products, cell.how, cell.share, database(self.job))
         self._check(cell, at)
-        self.say(cell.label)
+        self.job.say(cell.label)
         batches = self._batches(cell, cell.batch_rows, self.grid.batches_of(cell.batch_rows))
         rounds: dict[str, list[list[int]]] = {name: [] for name in self._able(cell)}
         why = {s: self.failed[self._about(cell, s)] for s in cell.systems if s not in rounds}
@@ -85,30 +87,29 @@ class Contest:
         return self.grid.limit, Enough(DROPPED, self.grid.seconds, least=2)
 
     def _batches(self, cell: Cell, rows: int, count: int, absent: float | None = None) -> Batches:
-        keys = Products(cell.rows, self.folder, cell.duplicates).keys
+        keys = Products(cell.rows, self.job.folder, cell.duplicates).keys
         share = self.grid.absent if absent is None else absent
-        sales = Sales(keys, cell.exponent, rows, count, absent=share)
-        return Batches(sales.prepare(self.folder), sales.files, count)
+        return Sales(keys, cell.exponent, rows, count, absent=share).prepare(self.job.folder)
 
     def _check(self, cell: Cell, at: Setting) -> None:
-        """See that all systems give the rows of Spark's join, a part of which has no match."""
+        """Check that all systems give the rows of Spark's join, a part of which has no match."""
         new = [s for s in self._able(cell) if self._about(cell, s) not in self._checked]
         if not new:
             return
         batches = self._batches(cell, min(self.grid.batch_rows), 1, _CHECKED_ABSENT)
-        self.say(f"R = {cell.rows:,}, {cell.how}: the same rows?")
+        self.job.say(f"R = {cell.rows:,}, {cell.how}: the same rows?")
         right, failure = self._called(_REFERENCE, fingerprint, at, batches)
         if failure:
-            self.say(f"{_REFERENCE} gives no rows to compare with: {failure}")
+            self.job.say(f"{_REFERENCE} gives no rows to compare with: {failure}")
         for system in new:
             self._prepare(cell, system, at)
             if self._about(cell, system) in self.failed:
                 continue
-            found, failure = self._called(system, fingerprint, at, batches)
+            given, failure = self._called(system, fingerprint, at, batches)
             if failure:
                 self.failed[self._about(cell, system)] = failure
-            elif right is not None and found != right and system not in BOUNDS:
-                msg = f"{system} and {_REFERENCE} give different rows: {found}, {right}, {at}"
+            elif right is not None and given != right and system not in BOUNDS:
+                msg = f"{system} and {_REFERENCE} give different rows: {given}, {right}, {at}"
                 raise DifferentRowsError(msg)
             self._checked.add(self._about(cell, system))
 
@@ -117,7 +118,7 @@ class Contest:
         if SYSTEMS[system].unique and cell.duplicates > 1:
             self.failed[about] = "it has one row a key"
             return
-        self.say(f"R = {cell.rows:,}: {SYSTEMS[system].label}")
+        self.job.say(f"R = {cell.rows:,}: {SYSTEMS[system].label}")
         try:
             missing = self.engines.call("main", prepare, system, at)
         except EngineError as error:
@@ -132,7 +133,7 @@ class Contest:
         return system, cell.rows, cell.how, cell.duplicates
 
     def _called(self, system: str, function: Callable[..., Any], *args: object) -> tuple[Any, str]:
-        """Call a function for a system; give what it gives, and why it failed if it did."""
+        """Call a function for a system; return what it returns, and why it failed if it did."""
         try:
             where = system if SYSTEMS[system].alone else "main"
             return self.engines.call(where, function, system, *args), ""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
-__all__ = ["BOUNDS", "FULL", "PARTS", "Cell", "PeersGrid"]
+from benchmarks.harness.command import Grid, option
+from benchmarks.spark.systems import PUBLISHED
 
 PARTS = ("cells", "flink", "memory", "growth", "cores", "steady")
 """What there is to measure."""
 
 FULL = 50_000_000
 """Rows of the largest master, behind ``--full``."""
+_PUBLISHED = 2_000_000  # rows of the largest master with which the papers' algorithms are measured
 SPARK = ("default", "shuffle-hash", "sort-merge", "broadcast")
 STORES = ("duckdb", "lmdb", "rocksdb", "sqlite")
 IN_MEMORY = ("arrow-memory", "duckdb-memory", "polars-memory")
@@ -20,6 +22,8 @@ OURS = ("enrich", "enrich-keys")
 STRONG = (*OURS, *SPARK, *BATCHES, *STORES)
 BOUNDS = ("none", "bound")
 ROW_BY_ROW = ("lmdb-rows", "rocksdb-rows", "sqlite-rows")
+ALL = (*STRONG, *BOUNDS, *IN_MEMORY, *ROW_BY_ROW)
+HOWS = ("left", "inner")
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,14 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class PeersGrid:
+class PeersGrid(Grid):
     """What is measured, one thing varied at a time around 2M rows, left, Zipf 1, 5 %."""
 
-    rows: tuple[int, ...] = (2_000_000, 10_000_000)
+    parts: tuple[str, ...] = option(PARTS, "Only this part.", "part", known=PARTS)
+    full: bool = option(False, "Also a master of 50M rows (24 GB on disk).")
+    rows: tuple[int, ...] = option((2_000_000, 10_000_000), "Rows of a master.")
     batch_rows: tuple[int, ...] = (10_000, 100_000, 1_000_000)
-    hows: tuple[str, ...] = ("left", "inner")
+    hows: tuple[str, ...] = option(("left", "inner"), "Only this join.", "how", known=HOWS)
     exponents: tuple[float, ...] = (0.5, 1.2)
     share: float = 0.05
     """The budget, as a share of the master's bytes."""
@@ -61,11 +67,8 @@ class PeersGrid:
     duplicates: int = 3
     absent: float = 0.05
     """The share of stream rows without a match."""
-    systems: tuple[str, ...] = (*STRONG, *BOUNDS, *IN_MEMORY, *ROW_BY_ROW)
-    """Who is measured, of all; the published algorithms in one cell, if any."""
-    published: bool = True
-    rounds: int = 2
-    """In each every system has its turn, in an order that is drawn, so that noise hits all."""
+    systems: tuple[str, ...] = option(ALL, "Only this system.", "system", known=ALL)
+    rounds: int = option(2, "The number of samples; every system has its turn in each.")
     seconds: float = 2.0
     """What the counted batches of a round take, about."""
     warm: float = 4.0
@@ -113,7 +116,7 @@ class PeersGrid:
         return (*plain, *skewed, *several, *budgets)
 
     def _at(self, rows: int, how: str, batch_rows: int) -> tuple[str, ...]:
-        """Give who is measured: bounds and slow ways at the least R, not with small batches."""
+        """Return who is measured: bounds and slow ways at the least R, not with small batches."""
         if rows >= FULL:
             return self._known((*OURS, *SPARK, "duckdb", "none"))  # the others were compared at 10M
         names: tuple[str, ...] = (*STRONG, *BOUNDS)
@@ -121,6 +124,8 @@ class PeersGrid:
             names += IN_MEMORY
         if self._is_middle(rows, how, batch_rows):
             names += ROW_BY_ROW
+        if self._is_middle(rows, how, batch_rows) and self.systems == ALL and rows <= _PUBLISHED:
+            return self._known(names) + PUBLISHED
         return self._known(names)
 
     def _is_middle(self, rows: int, how: str, batch_rows: int) -> bool:
@@ -130,22 +135,16 @@ class PeersGrid:
     def _known(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if name in self.systems)
 
-    @property
-    def published_cell(self) -> Cell | None:
-        """The setting in which every algorithm of the papers is measured too."""
-        chosen = next((c for c in self.cells if self._is_middle(c.rows, c.how, c.batch_rows)), None)
-        return chosen if self.published else None
-
     def batches_of(self, batch_rows: int) -> int:
-        """Give how many batches of this size there are in files."""
+        """Return how many batches of this size there are in files."""
         return max(3, min(self.most_batches, 8_000_000 // batch_rows))
 
-    def full(self) -> PeersGrid:
-        """Give the grid with the largest master too."""
+    def complete(self) -> PeersGrid:
+        if not self.full:
+            return self
         return replace(self, rows=(*self.rows, FULL), growth=(*self.growth, FULL))
 
     def quick(self) -> PeersGrid:
-        """Give a small version, to try it: its figures mean little."""
         return replace(
             self,
             rows=(200_000,),

@@ -1,26 +1,15 @@
-"""The figure of the README: rate, memory, and what the page cache contributes.
-
-``python -m benchmarks.spark.peers.summary RECORD FIGURE`` draws it; ``make bench-docs`` calls that.
-"""
+"""The figure of the README: rate, memory, and what the page cache contributes."""
 
 from __future__ import annotations
 
-import sys
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from benchmarks.rounds import rates, warm
-from benchmarks.store import read_record
-from semistream.cost.spread import spread
-from semistream.cost.tuning.figure import draw_into
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    Record = dict[str, Any]
-
-__all__ = ["draw_summary"]
+from benchmarks.harness.figure import ticks
+from benchmarks.harness.record import Record
+from benchmarks.harness.samples import spread
+from benchmarks.spark.peers.rates import is_plain, rates
+from benchmarks.spark.queries import warm
 
 # Memory was measured of every system in this cell only, so that the rate is taken from it too.
 _ROWS, _BATCH_ROWS, _LARGE_BATCH = 2_000_000, 100_000, 1_000_000
@@ -38,7 +27,7 @@ _SYSTEMS = {
 }
 
 
-def draw_summary(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplotlib has no types
+def draw_summary(record: Record, figure: Any) -> None:
     """Draw each system's rate and memory, and our rate with and without the page cache."""
     figure.set_size_inches(10.5, 3.9)
     rate, memory, cache = figure.subplots(1, 3, width_ratios=(1.1, 1.1, 0.9))
@@ -57,13 +46,18 @@ def draw_summary(record: Record, figure: Any) -> None:  # noqa: ANN401 - matplot
     _page_cache(cache, record)
 
 
+def is_complete(record: Record) -> bool:
+    """Check whether a record has all that the figure shows."""
+    cells = any(_cell(cell) and is_plain(record, cell) for cell in record.get("cells", []))
+    return cells and bool(record.get("memory")) and bool(record.get("growth"))
+
+
+def _cell(cell: Record) -> bool:
+    return (cell["rows"], cell["how"], cell["batch_rows"]) == (_ROWS, "left", _BATCH_ROWS)
+
+
 def _rates(record: Record) -> list[float]:
-    (cell,) = (
-        c
-        for c in record["cells"]
-        if (c["rows"], c["how"], c["batch_rows"]) == (_ROWS, "left", _BATCH_ROWS)
-        and (c["exponent"], c["share"], c["duplicates"]) == (1.0, record["grid"]["share"], 1)
-    )
+    cell = next(c for c in record["cells"] if _cell(c) and is_plain(record, c))
     return [spread(rates(cell, name, record["dropped"])).middle / 1e3 for name in _SYSTEMS]
 
 
@@ -78,7 +72,7 @@ def _memory(record: Record) -> list[float]:
     return [entries[name] for name in _SYSTEMS]
 
 
-def _dots(panel: Any, values: Sequence[float]) -> None:  # noqa: ANN401 - matplotlib
+def _dots(panel: Any, values: Sequence[float]) -> None:
     """Draw points, not bars: a logarithmic axis has no zero for a bar to start from."""
     ours = [name.startswith("enrich") for name in _SYSTEMS]
     colours = ["C3" if mine else "0.35" for mine in ours]
@@ -99,7 +93,7 @@ def _dots(panel: Any, values: Sequence[float]) -> None:  # noqa: ANN401 - matplo
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def _page_cache(panel: Any, record: Record) -> None:  # noqa: ANN401 - matplotlib has no types
+def _page_cache(panel: Any, record: Record) -> None:
     """Draw our rate against the size of the master, with the page cache and without."""
     titles = {"mapped": "pages in the OS cache", "direct": "no OS cache"}
     for (read, title), style in zip(titles.items(), ("o-", "s--"), strict=True):
@@ -113,8 +107,7 @@ def _page_cache(panel: Any, record: Record) -> None:  # noqa: ANN401 - matplotli
     panel.set_title("semistream, budget 64 MB", fontsize="medium")
     panel.set(xscale="log", yscale="log", ylim=(100, 4000))
     panel.set(xlabel="master, million rows", ylabel="thousand stream rows/s")
-    ticks = sorted({e["rows"] / 1e6 for e in record["growth"]})
-    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ticks(panel, sorted({e["rows"] / 1e6 for e in record["growth"]}))
     panel.set_yticks([100, 300, 1000, 3000], ["100", "300", "1,000", "3,000"])
     panel.minorticks_off()
     panel.legend(fontsize="small", loc="upper right")
@@ -125,8 +118,3 @@ def _rate(record: Record, entry: Record) -> float:
     """Return thousand rows a second by the median of all warm batches."""
     took = [t for round_ in entry["milliseconds"] for t in warm(round_, record["dropped"])]
     return float(entry["batch_rows"]) / spread(took).middle
-
-
-if __name__ == "__main__":
-    source, target = map(Path, sys.argv[1:])
-    draw_into(target, partial(draw_summary, read_record(source)))

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from benchmarks.rounds import best, core_rates, is_bound, is_plain, rates, steadily, to, warm
+from benchmarks.harness.record import Record
+from benchmarks.harness.samples import quantile, spread, thousands
+from benchmarks.harness.table import Sheet
 from benchmarks.spark.peers.claims import BESIDE_FLINK, claims
-from benchmarks.summary import quantile, thousands
-from semistream.cost.sheet import Sheet
+from benchmarks.spark.peers.rates import best, core_rates, is_bound, is_plain, rates, steadily, to
+from benchmarks.spark.queries import warm
 from semistream.units import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from semistream.cost.spread import Spread
-
-    Record = dict[str, Any]
-
-__all__ = ["peers_sheets"]
 
 _OURS = "enrich"
 
 
-def peers_sheets(record: Record) -> Iterator[Sheet]:
-    """Give the tables of a record; one that is not complete has some of them."""
+def sheets(record: Record) -> Iterator[Sheet]:
+    """Return the tables of a record; one that is not complete has some of them."""
     cells = record.get("cells", [])
     plain = [c for c in cells if is_plain(record, c)]
     for rows in dict.fromkeys(cell["rows"] for cell in plain):
@@ -47,7 +41,7 @@ def peers_sheets(record: Record) -> Iterator[Sheet]:
 
 
 def _differs(cell: Record) -> str:
-    """Say in what a cell differs from the others."""
+    """Return in what a cell differs from the others."""
     if cell["duplicates"] > 1:
         return f"{cell['duplicates']} rows a key, {cell['batch_rows']:,}"
     if cell["exponent"] != 1:
@@ -76,12 +70,8 @@ def _rate(cell: Record, name: str, dropped: int) -> str:
 def _to_best(cell: Record, rivals: list[str], record: Record) -> str:
     dropped = record["dropped"]
     rival = best(cell, rivals, dropped)
-    found = to(cell, _OURS, rival, dropped)
-    return f"{_times(found)} {rival}" if found else "–"
-
-
-def _times(found: Spread) -> str:
-    return f"{found.middle:.2f}× ({found.least:.2f}–{found.most:.2f})"
+    measured = to(cell, _OURS, rival, dropped)
+    return f"{measured.show(unit='×')} {rival}" if measured else "–"
 
 
 def _memory(record: Record) -> Sheet:
@@ -111,7 +101,7 @@ def _signed(size: int) -> str:
 
 
 def _growth(record: Record) -> Sheet:
-    """Give rates of large batches and times of small ones: R and budget down."""
+    """Return rates of large batches and times of small ones: R and budget down."""
     large = max(entry["batch_rows"] for entry in record["growth"])
     rows = []
     for entry in sorted(record["growth"], key=_setting):
@@ -124,7 +114,7 @@ def _growth(record: Record) -> Sheet:
         shown = (
             (f"{entry['batch_rows'] / middle:,.0f}", "")
             if entry["batch_rows"] == large
-            else ("", f"{middle:.0f} ms ({min(warmed)}–{max(warmed)})")
+            else ("", spread(warmed).show(".0f", " ms"))
         )
         rows.append((*about, *shown))
     heads = ("R", "budget", "read", "thousand rows/s", "a small batch")
@@ -134,16 +124,16 @@ def _growth(record: Record) -> Sheet:
 
 
 def _setting(entry: Record) -> tuple[Any, ...]:
-    """Give what entries that were measured in an order that was drawn are shown by."""
+    """Return the order in which entries are shown; they were measured in a random one."""
     return entry["rows"], entry["memory"], entry["read"] == "direct", -entry["batch_rows"]
 
 
 def _cores(record: Record) -> Sheet:
-    found = core_rates(record)
-    one = statistics.median(found[1])
+    by_count = core_rates(record)
+    one = statistics.median(by_count[1])
     rows = [
         (str(count), thousands(samples), f"{statistics.median(samples) / one:.2f}×")
-        for count, samples in found.items()
+        for count, samples in by_count.items()
     ]
     title = f"On one processor and on two, batches of {record['cores'][0]['batch_rows']:,}"
     return Sheet(title, ("processors", "thousand rows/s", "to one"), tuple(rows))
@@ -166,12 +156,12 @@ def _steady(record: Record) -> Sheet:
 
 
 def _steadily(entry: Record) -> tuple[str, ...]:
-    found = steadily(entry)
-    if found is None:
+    steady = steadily(entry)
+    if steady is None:
         return (entry.get("failed", "no batch was done"), *[""] * 5)
-    times = [f"{quantile(found.took, share):,.0f} ms" for share in (0.5, 0.99, 1.0)]
-    rows = f"{quantile(found.taken, 0.5):,.0f}"
-    return (*times, rows, f"{quantile(found.waited, 0.99):,.0f} ms", f"{found.rate / 1e3:.1f}")
+    times = [f"{quantile(steady.took, share):,.0f} ms" for share in (0.5, 0.99, 1.0)]
+    rows = f"{quantile(steady.taken, 0.5):,.0f}"
+    return (*times, rows, f"{quantile(steady.waited, 0.99):,.0f} ms", f"{steady.rate / 1e3:.1f}")
 
 
 def _flink(record: Record) -> Sheet:

@@ -44,7 +44,7 @@ class Directory:
     """
 
     def __init__(self, root: Path, master: FileMaster, wanted: Sequence[str], size: int) -> None:
-        place = master.origin or str(master.path.resolve())
+        place = master.identity
         kin = f"pages-{_FORMAT}-{_digest(place)}-"
         replaced = f"{kin}{_digest(repr(list(wanted)))}-"
         told = f"{boot()} {master.snapshot} {master.manifest.page_bytes} {size}"

@@ -1,8 +1,7 @@
-"""The next generation of a hot set: which rows it has, and how they are written down.
+"""The next generation of a hot set: the choice of its rows, and how they are written.
 
-Rows are copied from where they are (the present generation, rows on their way) to where they will
-stay, column by column, by compiled loops: they need no memory of the process that does it. Only
-nested columns do.
+Rows are copied from their sources (the present generation, staged rows) to the slot, column by
+column, by compiled loops: that takes no memory of the process. Only nested columns do.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Chosen", "choose_rows", "unchanged_rows", "write"]
 
-_ALIGNED = 64
+_ALIGNED = 64  # bytes: what Arrow recommends for buffers
 _WIDE = {pa.large_string(), pa.large_binary()}
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The rows of the next generation: of each the source, its place there, and its hits."""
+    """The rows of the next generation: for each its source, its position there, and its hits."""
 
     block: npt.NDArray[np.int32]
     position: npt.NDArray[np.int64]
@@ -47,7 +46,7 @@ class Chosen:
     bytes: int
     widest: int
     lost: float
-    """How often the most frequent that had to go was asked for, for its bytes; 0 if none had to."""
+    """Hits, for its bytes, of the most frequent row that is left out; 0 if none is."""
 
 
 def choose_rows(
@@ -59,9 +58,9 @@ def choose_rows(
 ) -> Chosen:
     """Choose the join values most frequent for their bytes, whole, as many as have room.
 
-    A join value that several sources have is taken from the first that has it. ``mean`` are the
-    bytes of an average row, for which ``lost`` is given. ``alive`` tells which rows of the first
-    source there are; all, if it is not given.
+    A join value that several sources have is taken from the first. ``mean`` are the bytes of an
+    average row, to which ``lost`` is scaled. ``alive`` marks the rows of the first source that
+    count; all by default.
     """
     block = np.repeat(np.arange(len(sources), dtype=np.int32), [s.num_rows for s in sources])
     position = np.concatenate([np.arange(s.num_rows) for s in sources])
@@ -102,7 +101,7 @@ def _first_of_each(
     block: npt.NDArray[np.int32],
     alive: npt.NDArray[np.bool_] | None,
 ) -> npt.NDArray[np.int64] | None:
-    """Give the rows whose join value no earlier source has, None where that is all of them."""
+    """Return the rows whose join value no earlier source has, None where that is all of them."""
     if len(sources) == 1:
         return None if alive is None else np.flatnonzero(alive)
     old = sources[0].column(0).to_numpy()
@@ -120,7 +119,7 @@ def _firsts(
     block: npt.NDArray[np.int32],
     position: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Give the first row of each join value."""
+    """Return the first row of each join value."""
     codes = np.empty(len(block), dtype=np.int64)
     _copy_fixed([s.column(0) for s in sources], block, position, 8, codes.ctypes.data)
     starts = np.ones(len(codes), dtype=np.bool_)
@@ -131,7 +130,7 @@ def _firsts(
 def _most_worth(
     worth: npt.NDArray[np.float32], sizes: npt.NDArray[np.float32], room: int
 ) -> tuple[npt.NDArray[np.bool_], float]:
-    """Tell which values stay, and the worth of the best that goes."""
+    """Return which values stay, and the worth of the best that goes."""
     order = np.argsort(-worth, kind="stable")
     gone = order[np.cumsum(sizes[order], dtype=np.float64) > room]
     stays = np.ones(len(worth), dtype=np.bool_)
@@ -140,13 +139,13 @@ def _most_worth(
 
 
 def write(slot: Slot, sources: Sequence[pa.RecordBatch], chosen: Chosen) -> tuple[int, int] | None:
-    """Write the chosen rows into a slot; give the place of the description, None without room."""
+    """Write the chosen rows into a slot; return where the description is, None without room."""
     memory = slot.begin(chosen.bytes + overhead(sources[0].num_columns))
     return None if memory is None else _Writer(memory, sources, chosen).write()
 
 
 class _Writer:
-    """Puts one thing behind the other."""
+    """Writes buffers one behind the other."""
 
     def __init__(
         self, memory: mmap.mmap, sources: Sequence[pa.RecordBatch], chosen: Chosen
@@ -164,11 +163,9 @@ class _Writer:
         codes = np.frombuffer(self._memory, np.int64, rows, columns[0]["buffers"][1][0])
         salt = random_salt()
         chain_values(codes, heads, chain, np.uint64(salt))
-        described = {"rows": rows, "widest": chosen.widest, "heads": at_heads, "chain": at_chain}
-        described |= {"salt": salt, "columns": columns, "size": self._end}
-        content = json.dumps(described).encode()
-        _, (start, length) = self._put(content)
-        return start, length
+        description = {"rows": rows, "widest": chosen.widest, "heads": at_heads, "chain": at_chain}
+        description |= {"salt": salt, "columns": columns, "size": self._end}
+        return self._put(json.dumps(description).encode())
 
     def _place(self, size: int) -> tuple[int, int]:
         start = -(-self._end // _ALIGNED) * _ALIGNED
@@ -182,10 +179,10 @@ class _Writer:
         place = self._place(count * np.dtype(dtype).itemsize)
         return np.frombuffer(self._memory, dtype, count, place[0]), place
 
-    def _put(self, content: Any) -> tuple[npt.NDArray[Any], tuple[int, int]]:  # noqa: ANN401
+    def _put(self, content: Any) -> tuple[int, int]:  # noqa: ANN401
         values, place = self._array(np.uint8, len(content))
         values[:] = np.frombuffer(content, np.uint8)
-        return values, place
+        return place
 
     def _column(self, number: int) -> dict[str, Any]:
         columns = [source.column(number) for source in self._sources]
@@ -231,13 +228,13 @@ class _Writer:
         array = concat(pieces)
         pieces.clear()  # else they were a third copy beside the message
         batch = pa.RecordBatch.from_arrays([array], schema=pa.schema([("", array.type)]))
-        return {"message": self._put(batch.serialize())[1]}
+        return {"message": self._put(batch.serialize())}
 
 
 def _addresses(
     columns: Sequence[pa.Array], number: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give where a buffer of each column lies, as the compiled loops want it; 0 if it is not."""
+    """Return the address of a buffer of each column, as the compiled loops want it; 0 if none."""
     buffers = [column.buffers()[number] for column in columns]
     places = [0 if b is None or not b.size else b.address for b in buffers]
     return np.zeros(len(columns), dtype=np.int64), np.array(places, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""How an executor's memory is shared: a part for the host, the rest for its tasks."""
+"""How an executor's memory is split: a part for the hot set, the rest for its tasks."""
 
 from __future__ import annotations
 
@@ -20,39 +20,33 @@ __all__ = ["BESIDE", "BORN", "HEADER", "HostShare", "HostSizes", "least_row", "o
 
 HEADER = mmap.PAGESIZE
 BORN = "__born"
-"""The last column: when a row was asked for, in microseconds; negative: there is none."""
+"""The last column: when a row was queried, in microseconds; negative: the key is absent."""
 BESIDE = 17
 """Bytes beside a row in a slot: hits 4, chain 4, heads at most 8, its share of paddings."""
-_MERGE = 48  # bytes that it takes to choose, for each row that there is to choose from
-_LEAST_SLOT = 32 * 1024
+_MERGE = 48  # bytes of memory to choose, for each row to choose from
+_LEAST_SLOT = 32 * 1024  # bytes: below, headers take more than rows
 
 
 def overhead(columns: int) -> int:
-    """Give the bytes of a slot that are not for rows: header, description, paddings."""
+    """Return the bytes of a slot that are not for rows: header, description, paddings."""
     return 3 * HEADER + 512 * columns
 
 
 def least_row(schema: pa.Schema) -> int:
-    """Give the bytes that every row has."""
+    """Return the bytes that every row has at least."""
     return sum(4 if (width := row_width(kind)) is None else width for kind in schema.types) + 1
-
-
-def _rounded(size: int) -> int:
-    """Round up coarsely: a master that grows a little still meets what it left on the host."""
-    step = 1 << max(0, size.bit_length() - 4)
-    return -(-size // step) * step
 
 
 @dataclass(frozen=True)
 class HostShare:
-    """Tells a join that others run on this host, and that they hold what is warm together.
+    """The share of a join in the memory of its host, where several joins have one hot set.
 
     Parameters
     ----------
     root
-        A folder on this host for what they hold: best one in memory, see `default_root`.
+        A folder on this host for hot sets: best one in memory, see `default_root`.
     tasks
-        How many joins run at once at the most. A join's ``memory`` is that of all of them.
+        The most joins that run at once. A join's ``memory`` is that of all of them.
 
     Examples
     --------
@@ -73,7 +67,7 @@ class HostShare:
 
 @dataclass(frozen=True)
 class HostSizes:
-    """The bytes of everything that a host holds.
+    """The bytes of a hot set, by component.
 
     Examples
     --------
@@ -85,17 +79,17 @@ class HostSizes:
     """
 
     slot: int
-    """Bytes of the hot set; there are two, for one is written while the other is read."""
+    """Bytes of a generation; there are two slots: one is written while the other is read."""
     staged: int
-    """Bytes of rows on their way into the hot set."""
+    """Bytes of staged rows."""
     counters: int
     """Bytes of the sketch."""
     merge: int
-    """Bytes that whoever makes the next hot set needs meanwhile."""
+    """Bytes that whoever makes the next generation needs meanwhile."""
 
     @classmethod
     def of(cls, size: int, schema: pa.Schema, rows: int, row_bytes: float) -> HostSizes | None:
-        """Divide so many bytes; give None where that is too little to be of use.
+        """Split so many bytes; return None where that is too little to be of use.
 
         Parameters
         ----------
@@ -104,14 +98,16 @@ class HostSizes:
         schema
             The columns that are held, the code first.
         rows, row_bytes
-            How many rows the master has, and the bytes of one.
+            The number of rows of the master, and the bytes of one.
         """
         counters = 1 << max(0, (size // 16).bit_length() - 1)
         rest = size - counters - HEADER
         # Nested columns are put together outside of the slot, twice for a moment.
         merge = _MERGE / (least_row(schema) + BESIDE) + (0 if Blocks.possible(schema) else 2)
-        all_rows = _rounded(int(rows * (row_bytes + BESIDE)) + 16 * HEADER)
-        most = min(all_rows, 2**31 - HEADER)  # offsets of texts have 32 bits
+        # Rounded up coarsely: a master that grows a little still finds its hot set.
+        all_rows = int(rows * (row_bytes + BESIDE)) + 16 * HEADER
+        step = 1 << max(0, all_rows.bit_length() - 4)
+        most = min(-(-all_rows // step) * step, 2**31 - HEADER)  # offsets of texts have 32 bits
         slot = min(int(rest / (2 + merge * 9 / 8 + 1 / 8)), most) // HEADER * HEADER
         if slot < max(_LEAST_SLOT, 2 * overhead(len(schema))):
             return None
@@ -135,7 +131,7 @@ class HostSizes:
 
 
 def share(memory: int, tasks: int, host: float = 0.25) -> tuple[int, int]:
-    """Give the bytes for the host, and for each task; ``host`` is the host's part of all.
+    """Return the bytes for the host, and for each task; ``host`` is the host's fraction.
 
     Examples
     --------

@@ -3,13 +3,13 @@
 ::
 
     header     magic, boot, snapshot, generation, where the description is, checksum
-    hits       how often each join value was asked for, at its first row; readers count here
+    hits       of each join value, at its first row; readers count here
     the rest   heads, chain, the columns' buffers, the description
 
 The checksum is of header and description. The rest is trusted: only this user can write here.
 
-Whoever reads a slot holds its lock together with others, whoever writes it holds it alone. The
-header is made invalid before anything is written, and valid after everything is.
+Readers of a slot share its lock, a writer has it alone. The header is made invalid before anything
+is written, and valid after everything is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WORDS = 7  # magic, boot, snapshot, generation, start and length of the descrip
 
 
 class Slot:
-    """One of the two files that a hot set may be in."""
+    """One of the two files of a hot set."""
 
     def __init__(self, path: Path) -> None:
         self.file = Handle(path)
@@ -58,16 +58,16 @@ class Slot:
 
     @property
     def last(self) -> int:
-        """The last generation that there was, even if it was being overwritten since."""
+        """The last generation, even if it is being overwritten."""
         return int(self._words[3])
 
     def number_of(self, snapshot: int) -> int:
-        """Give the generation, 0 where there is none of this snapshot."""
+        """Return the generation, 0 where there is none of this snapshot."""
         words = self._words
         return self.number if words[1] == boot() and words[2] == snapshot else 0
 
     def read(self, schema: pa.Schema, snapshot: int) -> Generation | None:
-        """Give what is in the slot, and keep it from being written to; None where that fails."""
+        """Lock and read the generation in the slot; return None where there is none."""
         if not self.file.lock():
             return None
         words = self._words.copy()
@@ -79,7 +79,7 @@ class Slot:
         return None
 
     def _description(self, words: npt.NDArray[np.uint64]) -> bytes:
-        """Return the bytes of the description; none where it would not lie in the file."""
+        """Read the description; nothing where it would not lie in the file."""
         start, length = int(words[4]), int(words[5])
         if not 0 < start + length <= self.file.size:
             return b""
@@ -91,14 +91,14 @@ class Slot:
         return xxhash.xxh3_64_intdigest(words[:-1].tobytes() + content)
 
     def begin(self, size: int) -> mmap.mmap | None:
-        """Make the slot invalid and give its memory to be written to, None where there is none."""
+        """Make the slot invalid and map it for writing; return None where there is no room."""
         self._words[0] = 0
         if not (self._usable and self.file.reserve(size)):
             return None
         return mmap.mmap(self.file.number, size)
 
     def finish(self, snapshot: int, generation: int, start: int, length: int) -> None:
-        """Make the slot valid, its description being where it is said to be."""
+        """Make the slot valid, with its description at this place."""
         words = np.array([_MAGIC, boot(), snapshot, generation, start, length, 0], np.uint64)
         words[-1] = self._checksum(words, self._description(words))
         self._words[1:] = words[1:]
@@ -106,31 +106,31 @@ class Slot:
 
 
 class Generation:
-    """A hot set as it was published; only its hits change.
+    """A generation of the hot set; only its hits change.
 
-    It has what `semistream.engine.cache.Cache` has for those who ask, and its memory is the file's.
+    It is a `semistream.engine.cache.Held`, and its memory is the file's.
     """
 
     def __init__(
-        self, slot: Slot, number: int, described: dict[str, Any], schema: pa.Schema
+        self, slot: Slot, number: int, description: dict[str, Any], schema: pa.Schema
     ) -> None:
         self.slot, self.number = slot, number
-        self._rows: int = described["rows"]
-        self.widest: int = described["widest"]
-        self._salt = np.uint64(described["salt"])
-        size, file = described["size"], slot.file.number
+        self._rows: int = description["rows"]
+        self.widest: int = description["widest"]
+        self._salt = np.uint64(description["salt"])
+        size, file = description["size"], slot.file.number
         # Two mappings: nothing but the hits can be written to by mistake.
         counted = mmap.mmap(file, max(1, 4 * self._rows), offset=HEADER)
         self.hits = np.frombuffer(counted, np.uint32, self._rows)
         memory = mmap.mmap(file, size, prot=mmap.PROT_READ)
         self._heads, self._chain = (
             np.frombuffer(memory, np.int32, length // 4, start)
-            for start, length in (described["heads"], described["chain"])
+            for start, length in (description["heads"], description["chain"])
         )
         whole = pa.py_buffer(memory)
         columns = [
             _column(field.type, self._rows, column, whole)
-            for field, column in zip(schema, described["columns"], strict=True)
+            for field, column in zip(schema, description["columns"], strict=True)
         ]
         self.batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         self.batch.validate()  # by the sizes of its buffers
@@ -148,28 +148,28 @@ class Generation:
         positions: npt.NDArray[np.int64],
         hit: npt.NDArray[np.bool_],
     ) -> tuple[int, int, int]:
-        """Look codes up; see `semistream.kernels.loops.probe_values`."""
+        """Probe for codes; see `semistream.kernels.loops.probe_values`."""
         index = (self.codes, self._heads, self._chain, self._salt, self.hits)
-        found: tuple[int, int, int] = probe_values(
-            codes, *index, cursor, once, rows, positions, hit
-        )
-        return found
+        end: tuple[int, int, int] = probe_values(codes, *index, cursor, once, rows, positions, hit)
+        return end
 
     def find(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Give the first row of each code, −1 where there is none; nothing is counted."""
+        """Return the first row of each code, −1 where there is none; count no hits."""
         first = np.empty(len(codes), dtype=np.int64)
         find_values(codes, self.codes, self._heads, self._chain, self._salt, first)
         return first
 
     def leave(self) -> None:
-        """Let the slot be written to; nothing here may be looked at any more."""
+        """Unlock the slot; nothing here may be read any more."""
         self.slot.file.unlock()
 
 
-def _column(kind: pa.DataType, rows: int, described: dict[str, Any], whole: pa.Buffer) -> pa.Array:
-    """Give a column: of buffers, or of a message where the type is nested."""
-    if "message" in described:
-        content = whole.slice(*described["message"])
+def _column(
+    kind: pa.DataType, rows: int, description: dict[str, Any], whole: pa.Buffer
+) -> pa.Array:
+    """Read a column: of buffers, or of a message where the type is nested."""
+    if "message" in description:
+        content = whole.slice(*description["message"])
         return pa.ipc.read_record_batch(content, pa.schema([("", kind)])).column(0)
-    buffers = [None if place is None else whole.slice(*place) for place in described["buffers"]]
-    return pa.Array.from_buffers(kind, rows, buffers, described["nulls"])
+    buffers = [None if place is None else whole.slice(*place) for place in description["buffers"]]
+    return pa.Array.from_buffers(kind, rows, buffers, description["nulls"])

@@ -57,7 +57,7 @@ class HostState:
 
     @property
     def memory_used(self) -> dict[str, int]:
-        """Bytes of the files, whoever caused them."""
+        """Bytes of the files, by component of the plan."""
         return {
             "host cache": sum(slot.nbytes for slot in self._slots),
             "host staged": self._sizes.staged,
@@ -158,15 +158,12 @@ class HostState:
         room = max(_LEAST_PERIOD, self._sizes.slot / self._row)
         if self._journal.rows > _PERIOD * room:
             with self._journal.alone() as alone:
-                if alone and self._journal.rows > _PERIOD * room:  # no one else was faster
-                    self._age()
-
-    def _age(self) -> None:
-        now = self._newest()
-        if now is not None:
-            np.right_shift(now.hits, 1, out=now.hits)
-            self.rest()
-        self._journal.age()
+                if not alone or self._journal.rows <= _PERIOD * room:  # someone else was faster
+                    return
+                if (now := self._newest()) is not None:
+                    np.right_shift(now.hits, 1, out=now.hits)
+                    self.rest()
+                self._journal.age()
 
     def stage(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64]) -> None:
         """Stage rows, whole join values, for the next generation, unless one is being made."""
@@ -212,19 +209,16 @@ class HostState:
         if now is not None:
             sources, hits = [now.batch, *sources], [now.hits, *hits]
         room = self._sizes.slot - overhead(len(self._schema))
-        chosen = choose_rows(sources, hits, room, self._row, self._still(now, sources))
+        alive = None
+        if now is not None and self.alive is not None:  # rows that count, and were not staged anew
+            anew = [source.column(0).to_numpy() for source in sources[1:]]
+            alive = self.alive(now.batch) & ~np.isin(now.codes, np.concatenate(anew))
+        chosen = choose_rows(sources, hits, room, self._row, alive)
         if self._finish(slot, sources, chosen):
             self._journal.threshold = max(1.0, min(chosen.lost, 254.0))
         elif len(chosen.block):
             _warn_of_no_room(self._root)
-        self._journal.clear()  # in any case: else whoever comes chooses anew, chunk after chunk
-
-    def _still(self, now: Generation | None, sources: list[pa.RecordBatch]) -> Flags | None:
-        """Return which rows of the present generation count and were not staged anew."""
-        if now is None or self.alive is None:
-            return None
-        anew = [source.column(0).to_numpy() for source in sources[1:]]
-        return self.alive(now.batch) & ~np.isin(now.codes, np.concatenate(anew))
+        self._journal.clear()  # in any case: else the next process would choose anew, at each chunk
 
     def close(self) -> None:
         """Release all locks; the files stay."""

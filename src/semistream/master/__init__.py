@@ -11,7 +11,7 @@ from semistream.master.snapshots.snapshots import Snapshot, list_snapshots
 if TYPE_CHECKING:
     from semistream.master.build.build import Progress
     from semistream.master.snapshots.removal import clean_master
-    from semistream.master.sync.snapshot import Synced, sync_master
+    from semistream.master.sync.sync import Synced, sync_master
 else:  # to read a master, nothing that writes one is needed
     from semistream.lazy import lazy_names
 
@@ -19,9 +19,9 @@ else:  # to read a master, nothing that writes one is needed
         __name__,
         {
             "Progress": "semistream.master.build.build",
-            "Synced": "semistream.master.sync.snapshot",
+            "Synced": "semistream.master.sync.sync",
             "clean_master": "semistream.master.snapshots.removal",
-            "sync_master": "semistream.master.sync.snapshot",
+            "sync_master": "semistream.master.sync.sync",
         },
     )
 

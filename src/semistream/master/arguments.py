@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["callback", "master_folder", "yes_or_no"]
 
-# One slash: a `pathlib.Path` of a URL has lost the other. A folder of such a name can be given by
-# its absolute path.
+# One slash: a `pathlib.Path` of a URL has lost the other. The absolute path of a folder of such a
+# name has none.
 _URL = re.compile(r"[A-Za-z][\w+.-]*:/")
 
 
@@ -52,18 +52,18 @@ def master_folder(path: object) -> Path:
 
 
 def callback(value: Any, what: str) -> Callable[[Any], None]:  # noqa: ANN401 - what a caller gives
-    """Return a function to call: the one that was given, or one that does nothing."""
+    """Return a callback; one that does nothing for None."""
     if value is None:
         return lambda _: None
     if not callable(value):
         msg = f"{what}={value!r} cannot be called; give a function, or leave it out"
         raise OptionError(msg)
-    found: Callable[[Any], None] = value
-    return found
+    function: Callable[[Any], None] = value
+    return function
 
 
 def yes_or_no(value: object, what: str) -> bool:
-    """Return a truth value; a string such as ``"no"`` would be taken for true."""
+    """Return a truth value; refuse others: a string such as ``"no"`` would count as true."""
     if not isinstance(value, bool | np.bool_):
         msg = f"{what}={value!r} is neither True nor False"
         raise OptionError(msg)

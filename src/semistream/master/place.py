@@ -1,4 +1,4 @@
-"""Where a table lies: how it is reached, and how it is named without secrets."""
+"""Locations of tables: the file system of each, and how messages show it without secrets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow.fs
 
 from semistream.errors import OptionError
 
-__all__ = ["hidden", "located", "named", "unreachable", "without_secrets"]
+__all__ = ["hide_secrets", "locate", "show_source", "unreachable_error", "without_secrets"]
 
-# A port is no password. One with a slash, which is not legal there, is taken out all the same.
+# A port is no password. A password with a slash is not legal, and is taken out all the same.
 _LOGIN = re.compile(r"\b([a-z][\w+.-]*://)([^/@:\s]*):(?!\d+/)(?:[^/\s]*|[^@\s]*)@", re.IGNORECASE)
 _SECRET = re.compile(r"([?&](?:client_secret|sig)=)[^&\s]*", re.IGNORECASE)
 
 
 def without_secrets(text: str) -> str:
-    """Give a URI, or a message with some, without passwords, and without the users who have them.
+    """Take passwords, and the users who have them, out of a URI or a message with some.
 
     The name that Azure's URIs have there is no user but the container.
 
@@ -38,37 +38,37 @@ def without_secrets(text: str) -> str:
     return _SECRET.sub(r"\1", _LOGIN.sub(kept, text))
 
 
-def hidden(told: Any) -> Any:  # noqa: ANN401 - what JSON has
-    """Give values as they are, also those in lists and mappings, but texts without secrets.
+def hide_secrets(value: Any) -> Any:  # noqa: ANN401 - what JSON has
+    """Return a value of JSON with secrets taken out of its strings, nested ones too.
 
     Examples
     --------
-    >>> hidden({"path": "s3://KEY:SECRET@bucket/table", "columns": ["key"], "rows": 5})
+    >>> hide_secrets({"path": "s3://KEY:SECRET@bucket/table", "columns": ["key"], "rows": 5})
     {'path': 's3://bucket/table', 'columns': ['key'], 'rows': 5}
     """
-    if isinstance(told, dict):
-        return {name: hidden(value) for name, value in told.items()}
-    if isinstance(told, (list, tuple)):
-        return [hidden(value) for value in told]
-    return without_secrets(told) if isinstance(told, str) else told
+    if isinstance(value, dict):
+        return {name: hide_secrets(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [hide_secrets(item) for item in value]
+    return without_secrets(value) if isinstance(value, str) else value
 
 
-def named(source: object) -> str:
-    """Give a source as messages name it."""
+def show_source(source: object) -> str:
+    """Return a source as messages show it."""
     return without_secrets(f"source={source!r}")
 
 
-def unreachable(source: str, error: Exception) -> OptionError:
-    """Give the error for a place that cannot be looked at."""
-    return OptionError(f"{named(source)} cannot be reached: {without_secrets(str(error))}")
+def unreachable_error(source: str, error: Exception) -> OptionError:
+    """Return the error for a place that cannot be looked at."""
+    return OptionError(f"{show_source(source)} cannot be reached: {without_secrets(str(error))}")
 
 
-def located(source: str) -> tuple[pyarrow.fs.FileSystem, str]:
-    """Give the file system of a place, and its path there."""
+def locate(source: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    """Return the file system of a place, and its path there."""
     if "://" not in source:
         return pyarrow.fs.LocalFileSystem(), os.fspath(source)
     try:
         system, path = pyarrow.fs.FileSystem.from_uri(source)
     except (pa.ArrowException, OSError) as error:
-        raise unreachable(source, error) from error
+        raise unreachable_error(source, error) from error
     return system, path

@@ -1,4 +1,4 @@
-"""What a build reads: rows from anywhere, as pages will hold them."""
+"""Sources of a build: rows from anywhere, encoded as pages hold them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Rows", "Source", "SparkDataFrame"]
 
 @runtime_checkable
 class SparkDataFrame(Protocol):
-    """A DataFrame of Spark, classic or Connect, known by a method that nothing else has."""
+    """A DataFrame of Spark, classic or Connect, recognised by a method that nothing else has."""
 
     @property
     def mapInArrow(self) -> Any:  # noqa: ANN401, N802 - the method's types are pyspark's
@@ -35,7 +35,7 @@ class LibraryTable(Protocol):
     """A table that deltalake or pyiceberg loaded."""
 
     def schema(self) -> Any:  # noqa: ANN401 - the library's own
-        """Give its columns."""
+        """Return its columns."""
 
 
 Source: TypeAlias = (
@@ -47,7 +47,7 @@ Source: TypeAlias = (
     | LibraryTable
     | SparkDataFrame
 )
-_SLICE_BYTES = 8 << 20
+_SLICE_BYTES = 8 << 20  # rows that are encoded, and so copied, at once
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Rows:
 
     reader: pa.RecordBatchReader
     total: int | None
-    """How many there are, where that is known beforehand."""
+    """Number of rows, where that is known beforehand."""
 
     @classmethod
     def of(cls, source: object, what: str = "source") -> Rows:
@@ -79,13 +79,13 @@ class Rows:
         raise OptionError(msg)
 
     def encoded(self, keys: Keys, memory: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Give how many rows were read, and them as pages hold them, without null keys."""
+        """Yield how many rows were read, and those with a key, as pages hold them."""
         for batch in self.reader:
             # By bytes, so that wide rows are few: each slice is copied.
             rows = max(1, int(min(_SLICE_BYTES, memory // 32) // _row_width(batch)))
             for start in range(0, batch.num_rows, rows):
                 part = batch.slice(start, rows)
-                yield part.num_rows, _encoded(part, keys)
+                yield part.num_rows, _encode(part, keys)
 
 
 def _row_width(batch: pa.RecordBatch) -> float:
@@ -99,19 +99,17 @@ def _row_width(batch: pa.RecordBatch) -> float:
     return width
 
 
-def _encoded(batch: pa.RecordBatch, keys: Keys) -> pa.RecordBatch:
+def _encode(batch: pa.RecordBatch, keys: Keys) -> pa.RecordBatch:
     codes = keys.encode([batch.column(name) for name in keys.names])
     schema = page_schema(batch.schema, keys)
     columns = [decode(batch.column(name)) for name in schema.names[1:]]
     if not codes.valid.all():
         rows = pa.RecordBatch.from_arrays([pa.array(codes.values), *columns], schema=schema)
         return rows.take(pa.array(np.flatnonzero(codes.valid)))
-    owned = [_owned(column) for column in (pa.array(codes.values), *columns)]
-    return pa.RecordBatch.from_arrays(owned, schema=schema)
-
-
-def _owned(column: pa.Array) -> pa.Array:
-    """Copy: a slice, or a column of a wider batch, would keep all of its source in memory."""
-    if column.null_count:
-        return column.take(pa.array(np.arange(len(column))))  # zeros where it is null: see snapshot
-    return pa.concat_arrays([column])
+    # Copies: a slice, or a column of a wider batch, would keep all of its source in memory. With
+    # `take` values that are null become zeros, so that the same rows have the same checksum.
+    copies = [
+        c.take(pa.array(np.arange(len(c)))) if c.null_count else pa.concat_arrays([c])
+        for c in (pa.array(codes.values), *columns)
+    ]
+    return pa.RecordBatch.from_arrays(copies, schema=schema)

@@ -18,10 +18,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from semistream.arrow.types import cast
 from semistream.errors import OptionError
 from semistream.master.arguments import master_folder
-from semistream.master.build.build import Progress, written
+from semistream.master.build.build import Progress, report_writes
 from semistream.master.build.pages import Counts
 from semistream.master.build.parts import Part, Staging, join_parts, write_part
-from semistream.master.build.target import Target, sizes
+from semistream.master.build.target import Target, check_sizes
 from semistream.master.files.drafts import staging_folder
 from semistream.master.files.master import FileMaster
 from semistream.master.protocol import CODE
@@ -53,7 +53,7 @@ def build_from_dataframe(
     progress: Callable[[Progress], None],
 ) -> FileMaster:
     """Build a master from a batch DataFrame; see `semistream.build_master`."""
-    size, room = sizes(page_bytes, memory)
+    size, room = check_sizes(page_bytes, memory)
     if df.isStreaming:
         msg = (
             "source is a streaming DataFrame, which has no end; read the same source with "
@@ -79,7 +79,7 @@ def _run(df: DataFrame, staging: Staging, progress: Callable[[Progress], None]) 
     total = sum(part.rows for part in parts)
     read = total + sum(part.counts.null_keys for part in parts)
     progress(Progress("read", read, read))
-    join_parts(parts, staging, written(progress, total))
+    join_parts(parts, staging, report_writes(progress, total))
 
 
 def _sort_ranges(df: DataFrame, target: Target) -> DataFrame:

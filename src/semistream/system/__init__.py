@@ -1,1 +1,1 @@
-"""The user's cache folder, folders that processes share, and what the machine is."""
+"""The user's cache folder, folders that processes share, and a description of the machine."""

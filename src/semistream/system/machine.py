@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""A description of the machine that a figure was measured on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["describe", "source_hash"]
 
 
 def describe() -> dict[str, object]:
-    """Give the machine, its versions and its load, for a record of results."""
+    """Describe the machine, its versions and its load, for a record of results."""
     packages = ("semistream", "numpy", "pyarrow", "numba")
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -38,13 +38,13 @@ log = logging.getLogger(__name__)
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, which no one else may enter
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 FILES = frozenset({"common", "a", "b", "directory"})
-"""What the folder of a state has."""
-_TRIES = 200  # of a millisecond each
+"""The files of a state's folder."""
+_TRIES = 200  # of a millisecond each: others hold these locks for microseconds
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def default_root(size: int = 0) -> Path:
-    """Give the folder for state on this host: in memory, where the system has room there.
+    """Return the folder for state on this host: in memory, where the system has room there.
 
     The environment's ``SEMISTREAM_HOST_DIR`` names another one.
 
@@ -53,19 +53,19 @@ def default_root(size: int = 0) -> Path:
     >>> default_root().is_absolute()
     True
     """
-    if named := os.environ.get("SEMISTREAM_HOST_DIR"):
-        return Path(named)
+    if chosen := os.environ.get("SEMISTREAM_HOST_DIR"):
+        return Path(chosen)
     usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK)
     if usable:
-        found = os.statvfs(_MEMORY)
-        usable = found.f_blocks * found.f_frsize > 2 * size  # the same for all, whatever is free
+        space = os.statvfs(_MEMORY)
+        usable = space.f_blocks * space.f_frsize > 2 * size  # the same for all, whatever is free
     return private_place("semistream-host", _MEMORY if usable else Path(tempfile.gettempdir()))
 
 
 def private_place(name: str, shared: Path) -> Path:
     """Return this user's folder in one that all may write to, or in the cache if that is taken.
 
-    Whoever makes a folder of that name first would otherwise end all joins of this user.
+    Otherwise whoever creates a folder of that name first would stop all joins of this user.
     """
     folder = shared / f"{name}-{os.getuid()}"
     try:
@@ -86,18 +86,18 @@ def _warn_of_another(folder: Path, instead: Path) -> None:
 
 @cache
 def boot() -> int:
-    """Give a number of this run of the operating system.
+    """Return a number that changes with each boot.
 
-    What was written to a disk before the last one ended may be there in part only.
+    Files written before the last reboot may be incomplete.
     """
     return xxhash.xxh3_64_intdigest(_BOOT.read_bytes()) if _BOOT.exists() else 1
 
 
 @cache
 def boot_seed() -> int:
-    """Return 128 bits that are the same in all processes until the system ends, and no one's guess.
+    """Return 128 bits that are the same in all processes until a reboot, and cannot be guessed.
 
-    Hashes of a database's keys depend on them: processes of a host hold rows together by these.
+    They seed the hashes of a database's keys, by which processes of a host share rows.
     """
     known = _BOOT.exists()
     return xxhash.xxh3_128_intdigest(_BOOT.read_bytes()) if known else secrets.randbits(128)
@@ -112,7 +112,7 @@ class Handle:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it was opened by this process, not by the one that this was forked from."""
+        """Whether this process opened it, rather than its parent before a fork."""
         return os.getpid() == self._owner
 
     @property
@@ -121,7 +121,7 @@ class Handle:
         return os.fstat(self.number).st_size
 
     def lock(self, alone: bool = False) -> bool:
-        """Take the lock, if that is possible at once."""
+        """Take the lock if it is free; return whether it was."""
         if not self.is_ours:
             return False  # it would be taken for the process we were forked from, and never end
         try:
@@ -131,7 +131,7 @@ class Handle:
         return True
 
     def wait_for_lock(self, alone: bool = False) -> bool:
-        """Take the lock, unless someone keeps it for long."""
+        """Take the lock, unless another keeps it for long; return whether that succeeded."""
         for _ in range(_TRIES):
             if self.lock(alone):
                 return True
@@ -139,12 +139,12 @@ class Handle:
         return False
 
     def unlock(self) -> None:
-        """Give the lock back; mappings of the file would keep it when this is closed."""
+        """Release the lock; mappings of the file would keep it when this is closed."""
         if self.is_ours:  # else the lock is that of the process we were forked from
             fcntl.flock(self.number, fcntl.LOCK_UN)
 
     def reserve(self, size: int) -> bool:
-        """Give the file so many bytes or more, if the file system has them.
+        """Allocate so many bytes or more; return whether the file system has them.
 
         A mapped byte that the file system cannot keep would end the process (SIGBUS).
         """
@@ -165,7 +165,7 @@ class Handle:
 
 
 class Folder(Handle):
-    """The open folder of a state; its time tells when it was last in use."""
+    """The open folder of a state; its time is that of the last use."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -180,7 +180,7 @@ class Folder(Handle):
 
 
 def reserve(file: Handle, path: Path, size: int) -> None:
-    """Give a state's file its bytes, if need be at the cost of states that no one uses now."""
+    """Allocate a state's file, if need be by removing states that no one uses now."""
     if not file.reserve(size):
         sweep_folder(path.parent.parent, days=0)
         if not file.reserve(size):
@@ -192,11 +192,11 @@ def reserve(file: Handle, path: Path, size: int) -> None:
 
 
 def own_folder(folder: Path) -> Path:
-    """Make a folder that no one else may enter; refuse one that is not so."""
+    """Create a folder that no one else may enter; refuse one that others may."""
     with suppress(FileExistsError):  # no folder: refused below
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    facts = folder.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
         msg = (
             f"{folder} is not a folder of this user alone (user {os.getuid()}, mode 0700), so what "
             "is in it cannot be trusted: remove it, or name another in SEMISTREAM_HOST_DIR or "
@@ -207,7 +207,7 @@ def own_folder(folder: Path) -> Path:
 
 
 def open_folder(root: Path, name: str) -> tuple[Path, Folder]:
-    """Open the folder of one state, made where there is none; it is not swept while it is open."""
+    """Open the folder of one state, created if need be; it is not swept while it is open."""
     folder = own_folder(root) / name
     for _ in range(_TRIES):
         if not folder.exists():
@@ -228,9 +228,9 @@ def _is_still(folder: Path, handle: Handle) -> bool:
 
 
 def sweep_folder(root: str | os.PathLike[str], days: float = 1.0, kin: str = "") -> int:
-    """Remove the state that no process uses and none has used for so many days; give how many.
+    """Remove states that no process has used for so many days; return how many.
 
-    Only that whose name begins with ``kin`` is looked at.
+    Only names that begin with ``kin`` are considered.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where the user's profile, fetched jars and a home for Java are kept between runs."""
+"""The user's cache folder: a profile, downloaded jars and a home for Java."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["is_safe", "private_cache", "user_cache"]
 
 
 def user_cache() -> Path:
-    """Give the folder: ``semistream`` in an absolute ``XDG_CACHE_HOME``, or in ``~/.cache``."""
+    """Return the folder: ``semistream`` in an absolute ``XDG_CACHE_HOME``, or in ``~/.cache``."""
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (chosen if chosen.is_absolute() else Path.home() / ".cache") / "semistream"
 
@@ -28,16 +28,16 @@ def private_cache(name: str) -> Path | None:
 
 
 def _is_sheltered(folder: Path) -> bool:
-    """Return whether no one else can rename what is in a folder, and put another in its place."""
-    found = folder.stat()
-    closed = not found.st_mode & 0o022 or found.st_mode & stat.S_ISVTX
-    return bool(closed) and found.st_uid in {os.getuid(), 0}
+    """Return whether no one else can replace what is in a folder."""
+    facts = folder.stat()
+    closed = not facts.st_mode & 0o022 or facts.st_mode & stat.S_ISVTX
+    return bool(closed) and facts.st_uid in {os.getuid(), 0}
 
 
 def is_safe(path: Path, owners: tuple[int, ...] = ()) -> bool:
-    """Tell whether a file or folder is ours, or one of these users', and no one else can write it.
+    """Return whether only we, or one of these users, own and can write a file or folder.
 
-    A link is not: where it leads may change.
+    A link is not safe: its target may change.
 
     Examples
     --------
@@ -45,8 +45,8 @@ def is_safe(path: Path, owners: tuple[int, ...] = ()) -> bool:
     False
     """
     try:
-        found = path.lstat()
+        facts = path.lstat()
     except OSError:
         return False
-    plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return plain and found.st_uid in {os.getuid(), *owners} and not found.st_mode & 0o022
+    plain = stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)
+    return plain and facts.st_uid in {os.getuid(), *owners} and not facts.st_mode & 0o022

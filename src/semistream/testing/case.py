@@ -1,4 +1,4 @@
-"""A case: a stream and a master to join, and how; the cases of the suite by name."""
+"""Cases of the suite: a stream and a master to join, by name."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Case:
         return open_master(path, self.read)
 
     def expected(self, how: str) -> pa.Table:
-        """Give what the join must give, by the reference; it is computed once."""
+        """Return the result of the join by the reference; it is computed once."""
         return _expected(self, how)
 
 
@@ -73,13 +73,13 @@ _CASES: dict[str, Callable[[], Case]] = {}
 
 
 def register(make: Callable[[], Case], name: str | None = None) -> Callable[[], Case]:
-    """Note a function that makes a case; it is called when the case is first asked for."""
+    """Register a function that makes a case; it is called when the case is first used."""
     _CASES[name or make.__name__] = make
     return make
 
 
 def cases() -> list[str]:
-    """Give the names of all cases.
+    """Return the names of all cases.
 
     Examples
     --------
@@ -92,5 +92,5 @@ def cases() -> list[str]:
 
 @cache
 def case(name: str) -> Case:
-    """Give a case by name; the same object each time."""
+    """Return a case by name; the same object each time."""
     return _CASES[name]()

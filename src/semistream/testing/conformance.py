@@ -5,6 +5,8 @@ there once and used again), and raises an AssertionError where the algorithm fai
 also keeps an eye on the budget: after each output batch, and after each call.
 """
 
+# ruff: noqa: ANN401 - options are those of a join
+
 from __future__ import annotations
 
 import re
@@ -61,16 +63,13 @@ class Watched:
     def read(self, results: Iterator[pa.RecordBatch], most: int | None = None) -> None:
         """Keep what comes, ``most`` batches of it, then leave the iteration."""
         for count, batch in enumerate(results, 1):
-            self._keep(batch)
+            assert batch.schema.equals(self.join.schema), batch.schema
+            assert batch.num_rows, "an empty batch came out"
+            batch.validate(full=True)
+            self.out.append(batch)
+            self.within_budget()
             if count == most:
                 break
-        self.within_budget()
-
-    def _keep(self, batch: pa.RecordBatch) -> None:
-        assert batch.schema.equals(self.join.schema), batch.schema
-        assert batch.num_rows, "an empty batch came out"
-        batch.validate(full=True)
-        self.out.append(batch)
         self.within_budget()
 
     def offer(self, batch: pa.RecordBatch) -> None:
@@ -78,18 +77,18 @@ class Watched:
         self.read(self.join.offer(batch))
 
     def finish(self) -> pa.Table:
-        """Drain, check that the counters add up, and give all that came out."""
+        """Drain, check that the counters add up, and return all that came out."""
         self.read(self.join.drain())
         metrics = self.join.metrics
         assert self.join.waiting == 0, f"{self.join.waiting} rows wait after drain"
         assert metrics.answered == metrics.rows_in, f"not all rows are answered: {metrics}"
-        found = pa.Table.from_batches(self.out, self.join.schema)
-        assert metrics.rows_out == found.num_rows, f"{found.num_rows} rows came out: {metrics}"
-        return found
+        rows = pa.Table.from_batches(self.out, self.join.schema)
+        assert metrics.rows_out == rows.num_rows, f"{rows.num_rows} rows came out: {metrics}"
+        return rows
 
 
-def start(algorithm: str, case: Case, how: str, folder: Path, **options: Any) -> Watched:  # noqa: ANN401
-    """Open the case's master in ``folder`` and give the join of the case, watched."""
+def start(algorithm: str, case: Case, how: str, folder: Path, **options: Any) -> Watched:
+    """Open the case's master in ``folder`` and start the join of the case, watched."""
     join = Join(
         case.open(folder),
         case.stream_schema,
@@ -111,15 +110,15 @@ def _finish(watched: Watched, case: Case, how: str) -> None:
     assert rows_in == case.stream_rows, f"{rows_in} rows taken in of {case.stream_rows}"
 
 
-def check_answers(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> None:  # noqa: ANN401
-    """Check that the join gives the rows that the reference gives, payload and all."""
+def check_answers(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> None:
+    """Check that the join has the rows of the reference, payload and all."""
     watched = start(algorithm, case, how, tmp_path, **options)
     for batch in case.stream:
         watched.offer(batch)
     _finish(watched, case, how)
 
 
-def check_drains(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> None:  # noqa: ANN401
+def check_drains(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> None:
     """Check that nothing is lost or doubled when the join is drained again and again."""
     watched = start(algorithm, case, how, tmp_path, **options)
     watched.read(watched.join.drain())
@@ -134,7 +133,7 @@ def check_drains(algorithm: str, case: Case, how: str, tmp_path: Path, **options
     _finish(watched, case, how)
 
 
-def check_ticks(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> None:  # noqa: ANN401
+def check_ticks(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> None:
     """Check that ticks alone, between batches and at the end, answer every row in time."""
     watched = start(algorithm, case, how, tmp_path, **options)
     for batch in case.stream:
@@ -149,11 +148,7 @@ def check_ticks(algorithm: str, case: Case, how: str, tmp_path: Path, **options:
 
 
 def check_abandoned_results(
-    algorithm: str,
-    case: Case,
-    how: str,
-    tmp_path: Path,
-    **options: Any,  # noqa: ANN401
+    algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any
 ) -> None:
     """Check that nothing is lost when results are not read to their end, or not at all."""
     watched = start(algorithm, case, how, tmp_path, **options)
@@ -167,7 +162,7 @@ def check_abandoned_results(
     _finish(watched, case, how)
 
 
-def check_same_twice(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> None:  # noqa: ANN401
+def check_same_twice(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> None:
     """Check that the same batches give the same output, batch by batch."""
     first, second = (start(algorithm, case, how, tmp_path, **options) for _ in range(2))
     for batch in case.stream:
@@ -181,11 +176,7 @@ def check_same_twice(algorithm: str, case: Case, how: str, tmp_path: Path, **opt
 
 
 def check_least_budget(
-    algorithm: str,
-    case: Case,
-    how: str,
-    tmp_path: Path,
-    **options: Any,  # noqa: ANN401
+    algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any
 ) -> None:
     """Check that the least budget, which a refusal names, works, as do larger ones, none less."""
     least = least_budget(algorithm, case, how, tmp_path, **options)
@@ -199,17 +190,17 @@ def check_least_budget(
     check_answers(algorithm, enough, how, tmp_path, **options)
 
 
-def least_budget(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> int:  # noqa: ANN401
-    """Give the least budget in bytes, as the refusal of a smaller one names it."""
+def least_budget(algorithm: str, case: Case, how: str, tmp_path: Path, **options: Any) -> int:
+    """Return the least budget in bytes, as the refusal of a smaller one names it."""
     one_byte = replace(case, memory=1, resident=None)
     refusal = _refusal(algorithm, one_byte, how, tmp_path, **options)
-    found = re.search(r"least that works is ([0-9,]+) bytes", refusal)
-    assert found, f"no least budget is named: {refusal!r}"
-    return int(found[1].replace(",", ""))
+    match = re.search(r"least that works is ([0-9,]+) bytes", refusal)
+    assert match, f"no least budget is named: {refusal!r}"
+    return int(match[1].replace(",", ""))
 
 
-def _refusal(algorithm: str, case: Case, how: str, folder: Path, **options: Any) -> str:  # noqa: ANN401
-    """Give the message with which the case's budget is refused, nothing where it is not."""
+def _refusal(algorithm: str, case: Case, how: str, folder: Path, **options: Any) -> str:
+    """Return the message with which the case's budget is refused, nothing where it is not."""
     try:
         start(algorithm, case, how, folder, **options)
     except BudgetError as error:
@@ -218,7 +209,7 @@ def _refusal(algorithm: str, case: Case, how: str, folder: Path, **options: Any)
 
 
 def checks() -> list[Callable[..., None]]:
-    """Give all checks."""
+    """Return all checks."""
     return [
         check_answers,
         check_drains,

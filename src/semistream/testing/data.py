@@ -1,4 +1,4 @@
-"""The data of the cases: key columns become tables and batches, seeded."""
+"""Seeded data of the cases: tables and batches from key columns."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from semistream.workloads import Zipf
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import numpy.typing as npt
-
     Columns = Mapping[str, pa.Array]
 
 __all__ = ["batches", "fixed", "master_of", "pick", "stream_of", "text", "with_nulls"]
 
 
 def fixed(rows: int, width: int, seed: int = 0) -> pa.Array:
-    """Give random byte strings of one width."""
+    """Return random byte strings of one width."""
     data = np.random.default_rng(seed).bytes(rows * width)
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(data)])
 
 
 def text(rows: int, longest: int, seed: int = 0) -> pa.Array:
-    """Give strings of 0 to ``longest`` characters, some of them null."""
+    """Return strings of 0 to ``longest`` characters, some of them null."""
     rng = np.random.default_rng(seed)
     letters = "abcdefghijklmnopqrstuvwxyz" * (longest // 26 + 2)
     starts, lengths = rng.integers(0, 26, rows), rng.integers(-1, longest + 1, rows)
@@ -36,7 +34,7 @@ def text(rows: int, longest: int, seed: int = 0) -> pa.Array:
 
 
 def with_nulls(array: pa.Array, every: int) -> pa.Array:
-    """Give the array with a null in every so many places."""
+    """Return the array with a null in every so many places."""
     rows = pa.array(np.arange(len(array)))
     return array.take(pa.array(rows.to_numpy(), mask=rows.to_numpy() % every == every // 2))
 
@@ -48,7 +46,7 @@ def pick(values: pa.Array, rows: int, exponent: float = 1.0, seed: int = 1) -> p
 
 
 def master_of(keys: Columns, seed: int = 2) -> pa.Table:
-    """Give a master with these keys: rows in no order, and about 100 bytes of payload each."""
+    """Return a master with these keys: rows in no order, and about 100 bytes of payload each."""
     rows = len(next(iter(keys.values())))
     order = pa.array(np.random.default_rng(seed).permutation(rows))
     payload = {
@@ -62,7 +60,7 @@ def master_of(keys: Columns, seed: int = 2) -> pa.Table:
 def stream_of(
     keys: Columns, sizes: Iterable[int] = (), seed: int = 3
 ) -> tuple[pa.RecordBatch, ...]:
-    """Give a stream with these keys, cut into batches of these sizes."""
+    """Return a stream with these keys, cut into batches of these sizes."""
     rows = len(next(iter(keys.values())))
     filler = fixed(rows, 90, seed)
     table = {"sale": pa.array(np.arange(rows)), **keys, "filler": filler}
@@ -71,10 +69,7 @@ def stream_of(
 
 def batches(rows: pa.RecordBatch, sizes: Iterable[int] = ()) -> tuple[pa.RecordBatch, ...]:
     """Cut rows into batches of these sizes, by default uneven ones; the rest is the last."""
-    bounds = np.cumsum([0, *(list(sizes) or _uneven(rows.num_rows).tolist())])
+    uneven = np.random.default_rng(4).integers(1, 300, rows.num_rows // 120 + 1)
+    bounds = np.cumsum([0, *(list(sizes) or uneven.tolist())])
     bounds = np.append(bounds[bounds < rows.num_rows], rows.num_rows)
     return tuple(rows.slice(a, b - a) for a, b in pairwise(bounds))
-
-
-def _uneven(rows: int) -> npt.NDArray[np.int64]:
-    return np.random.default_rng(4).integers(1, 300, rows // 120 + 1)

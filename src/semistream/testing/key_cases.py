@@ -23,7 +23,7 @@ _ROWS = 720  # rows of a stream
 
 
 def _case(name: str, master: pa.Array, stream: pa.Array, duplicates: int = 1) -> Case:
-    """Give a case whose stream draws from ``stream``; of ``master`` every third value is absent."""
+    """Return a case whose stream draws from ``stream``; a third of ``master`` is absent."""
     present = master.filter(pa.array(np.arange(len(master)) % 3 != 1))
     keys = pa.concat_arrays([present] * duplicates)
     drawn = with_nulls(pick(stream, _ROWS // duplicates), every=50)
@@ -46,13 +46,9 @@ _INTEGERS = {
 }
 
 
-def _limits(kind: pa.DataType) -> tuple[int, int]:
-    limits = np.iinfo(kind.to_pandas_dtype())
-    return int(limits.min), int(limits.max)
-
-
 def _within(values: range, kind: pa.DataType) -> pa.Array:
-    low, high = _limits(kind)
+    limits = np.iinfo(kind.to_pandas_dtype())
+    low, high = int(limits.min), int(limits.max)
     return pa.array([value for value in values if low <= value <= high], kind)
 
 
@@ -99,26 +95,26 @@ for _name, _sides in _OTHERS.items():
 
 @register
 def string_view() -> Case:
-    """Give a stream of string views; the master's strings are large."""
+    """Use a stream of string views, and a master of large strings."""
     made = _case("string_view", _WORDS.cast(pa.large_string()), _WORDS)
-    viewed = [_replaced(batch, "key", batch["key"].cast(pa.string_view())) for batch in made.stream]
+    viewed = [_replace(batch, "key", batch["key"].cast(pa.string_view())) for batch in made.stream]
     return replace(made, stream=tuple(viewed))
 
 
-def _replaced(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+def _replace(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index(name), name, column)
 
 
 @register
 def boolean() -> Case:
-    """Give one key whose rows fill many pages, asked for a few times."""
+    """Use one key whose rows fill many pages, asked for a few times."""
     master = pa.array([True] * 1_500 + [None] * 10)
     stream = pa.array([True, False, None, True, True, False], pa.bool_())
     return Case("boolean", master_of({"key": master}), stream_of({"key": stream}, [2, 2]))
 
 
 def _composite(name: str, columns: dict[str, pa.Array], names: dict[str, str], on: On) -> Case:
-    """Give a case with a key of several columns; ``names``: master's name → stream's."""
+    """Return a case with a key of several columns; ``names``: master's name → stream's."""
     rows = np.random.default_rng(5).permutation(_KEYS)
     present = pa.array(rows[: _KEYS * 2 // 3])
     master = {key: with_nulls(column.take(present), 40) for key, column in columns.items()}
@@ -131,7 +127,7 @@ def _composite(name: str, columns: dict[str, pa.Array], names: dict[str, str], o
 
 @register
 def integer_and_string() -> Case:
-    """Give a composite whose parts repeat, under other names in the stream, in another order."""
+    """Use a composite whose parts repeat, under other names in the stream, in another order."""
     columns = {"shop": pa.array(np.arange(_KEYS) // 40, pa.int16()), "code": _words(40).take(_MOD)}
     names = {"shop": "outlet", "code": "item"}
     return _composite("integer_and_string", columns, names, {"item": "code", "outlet": "shop"})
@@ -139,7 +135,7 @@ def integer_and_string() -> Case:
 
 @register
 def string_and_date() -> Case:
-    """Give a composite with nulls in either part, on both sides."""
+    """Use a composite with nulls in either part, on both sides."""
     columns = {"code": _words(40).take(_MOD), "day": _DAYS.take(pa.array(np.arange(_KEYS) // 40))}
     names = {"code": "code", "day": "day"}
     return _composite("string_and_date", columns, names, ["code", "day"])
@@ -147,14 +143,13 @@ def string_and_date() -> Case:
 
 @register
 def unsigned_and_boolean() -> Case:
-    """Give a composite of mixed widths: the stream's integers are signed, some negative."""
+    """Use a composite of mixed widths: the stream's integers are signed, some negative."""
     numbers = pa.array(np.arange(_KEYS) // 2, pa.uint64())
     columns = {"number": numbers, "flag": pa.array(np.arange(_KEYS) % 2 == 0)}
     made = _composite("unsigned_and_boolean", columns, {c: c for c in columns}, list(columns))
-    return replace(made, stream=tuple(_signed(batch) for batch in made.stream))
-
-
-def _signed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    numbers = batch["number"].cast(pa.int64())
-    sign = pc.if_else(pc.equal(pc.bit_wise_and(numbers, 7), 3), -1, 1)
-    return _replaced(batch, "number", pc.multiply(numbers, sign))
+    stream = []
+    for batch in made.stream:
+        signed = batch["number"].cast(pa.int64())
+        sign = pc.if_else(pc.equal(pc.bit_wise_and(signed, 7), 3), -1, 1)
+        stream.append(_replace(batch, "number", pc.multiply(signed, sign)))
+    return replace(made, stream=tuple(stream))

@@ -1,4 +1,4 @@
-"""The reference: what a join must give, by DuckDB, and how two results are compared.
+"""The reference: the result of a join by DuckDB, and the comparison of two results.
 
 DuckDB joins row numbers; the rows themselves are gathered by Arrow. So every column type can be
 compared, those that DuckDB does not keep too (dictionaries, views, 256-bit decimals).
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.spec import resolve_how
-from semistream.testing.extra import needs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,13 +57,13 @@ def reference_join(
     """
     kind, keys = resolve_how(how), _pairs(on)
     left, right = _row_numbers(stream, master, keys, kind)
-    fields, columns = list(stream.schema), [_gathered(c, left) for c in stream.columns]
+    fields, columns = list(stream.schema), [_take(c, left) for c in stream.columns]
     payload = [name for name in master.schema.names if name not in keys.values()]
     for name in (payload if select is None else select) if right is not None else ():
         field = master.schema.field(name)
         nullable = field.nullable or kind == "left"
         fields.append(field.with_name(prefix + name).with_nullable(nullable))
-        columns.append(_gathered(master[name], right))
+        columns.append(_take(master[name], right))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, stream.schema.metadata))
 
 
@@ -76,17 +75,22 @@ def _pairs(on: On) -> dict[str, str]:
 def _row_numbers(
     stream: pa.Table, master: pa.Table, keys: Mapping[str, str], how: str
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Give the numbers of the rows that meet, in the stream's order; null where none does."""
+    """Return the numbers of the rows that match, in the stream's order; null where none does."""
     ours, theirs = _numbered(stream, list(keys)), _numbered(master, list(keys.values()))
     condition = " AND ".join(f"s.k{i} = m.k{i}" for i in range(len(keys)))
     both = how in {"inner", "left"}
     columns, order = ("s.n AS s, m.n AS m", "s, m") if both else ("s.n AS s", "s")
     query = f"SELECT {columns} FROM ours s {_VERBS[how]} theirs m ON {condition} ORDER BY {order}"  # noqa: S608
-    with needs("duckdb").connect(config={"threads": 1}) as database:
+    try:
+        import duckdb  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        msg = "semistream.testing needs duckdb: pip install 'semistream[testing]'"
+        raise ImportError(msg) from error
+    with duckdb.connect(config={"threads": 1}) as database:
         database.register("ours", ours)
         database.register("theirs", theirs)
-        found = database.sql(query).to_arrow_table().combine_chunks()
-    numbers = [pa.concat_arrays([*column.chunks, pa.array([], pa.int64())]) for column in found]
+        pairs = database.sql(query).to_arrow_table().combine_chunks()
+    numbers = [pa.concat_arrays([*column.chunks, pa.array([], pa.int64())]) for column in pairs]
     return numbers[0], numbers[1] if both else None
 
 
@@ -96,42 +100,40 @@ def _numbered(table: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give a key column in a type that DuckDB compares without loss."""
-    column = _decoded(column)
+    """Cast a key column to a type that DuckDB compares without loss."""
+    column = _decode(column)
     t, kind = pa.types, column.type
     if t.is_timestamp(kind) or t.is_date64(kind):
         return column.cast(pa.int64())  # DuckDB has microseconds only
     return column.cast(pa.string()) if t.is_decimal256(kind) else column
 
 
-def _gathered(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
-    """Take rows of a column, whatever its type; null numbers give nulls."""
+def _take(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
+    """Take rows of a column, whatever its type; a null number is a null row."""
     t, kind = pa.types, column.type
-    if t.is_run_end_encoded(kind):
+    if t.is_run_end_encode(kind):
         ends = kind.run_end_type
-        chunks = [pc.run_end_encode(c, ends) for c in _decoded(column).take(rows).chunks]
+        chunks = [pc.run_end_encode(c, ends) for c in _decode(column).take(rows).chunks]
         return pa.chunked_array(chunks, kind)
     if t.is_string_view(kind) or t.is_binary_view(kind):
-        return _decoded(column).take(rows).cast(kind)
-    return (
-        _encoded(_decoded(column).take(rows), kind) if t.is_dictionary(kind) else column.take(rows)
-    )
+        return _decode(column).take(rows).cast(kind)
+    return _encode(_decode(column).take(rows), kind) if t.is_dictionary(kind) else column.take(rows)
 
 
-def _encoded(column: pa.ChunkedArray, kind: pa.DictionaryType) -> pa.ChunkedArray:
-    """Give a dictionary column, in chunks of no more values than its index type counts."""
+def _encode(column: pa.ChunkedArray, kind: pa.DictionaryType) -> pa.ChunkedArray:
+    """Encode a dictionary column, in chunks of no more values than its index type counts."""
     most = 2 ** min(20, kind.index_type.bit_width - 1)
     pieces = [c.slice(i, most) for c in column.chunks for i in range(0, len(c), most)]
     return pa.chunked_array([piece.dictionary_encode().cast(kind) for piece in pieces], kind)
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
     t, kind = pa.types, column.type
     if t.is_dictionary(kind):
-        return _decoded(column.cast(kind.value_type))
-    if t.is_run_end_encoded(kind):
+        return _decode(column.cast(kind.value_type))
+    if t.is_run_end_encode(kind):
         chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
-        return _decoded(pa.chunked_array(chunks, kind.value_type))
+        return _decode(pa.chunked_array(chunks, kind.value_type))
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     return column.cast(views[kind]) if kind in views else column
 
@@ -152,17 +154,15 @@ def same_rows(found: pa.Table, expected: pa.Table) -> None:
       missing:  1 × {'a': 2}
       too many: 1 × {'a': 1}
     """
-    assert found.schema.equals(expected.schema), _schema_message(found.schema, expected.schema)
+    assert found.schema.equals(expected.schema), (
+        f"columns differ\nfound:\n{found.schema}\nexpected:\n{expected.schema}"
+    )
     ids = _row_ids(found, expected)
     size = int(ids.max(initial=-1)) + 1
     ours, theirs = ids[: found.num_rows], ids[found.num_rows :]
     surplus = np.bincount(ours, minlength=size) - np.bincount(theirs, minlength=size)
     if surplus.any():
         raise AssertionError(_message(found, expected, (ours, theirs), surplus))
-
-
-def _schema_message(found: pa.Schema, expected: pa.Schema) -> str:
-    return f"columns differ\nfound:\n{found}\nexpected:\n{expected}"
 
 
 def _message(found: pa.Table, expected: pa.Table, ids: tuple[Ids, Ids], surplus: Ids) -> str:
@@ -184,7 +184,7 @@ def _some(table: pa.Table, ids: Ids, counts: Ids) -> list[str]:
 
 
 def _row_ids(*tables: pa.Table) -> Ids:
-    """Give each row a number; equal rows, and no others, have the same."""
+    """Assign numbers to rows; equal rows, and no others, have the same."""
     rows = pa.concat_tables(tables)
     ids, size = np.zeros(rows.num_rows, dtype=np.int64), 1
     for column in rows.columns:
@@ -197,15 +197,15 @@ def _row_ids(*tables: pa.Table) -> Ids:
 
 
 def _dense(ids: Ids) -> tuple[Ids, int]:
-    found, dense = np.unique(ids, return_inverse=True)
-    return dense, max(1, len(found))
+    values, dense = np.unique(ids, return_inverse=True)
+    return dense, max(1, len(values))
 
 
 def _value_ids(column: pa.ChunkedArray) -> Ids:
-    """Give each value of a column a number, null too."""
+    """Assign numbers to the values of a column, null too."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.cast(column.type.storage_type)
-    column = _bits(_decoded(column))
+    column = _bits(_decode(column))
     if pa.types.is_nested(column.type) or pa.types.is_interval(column.type):
         return _python_ids(column)
     try:
@@ -218,7 +218,7 @@ def _value_ids(column: pa.ChunkedArray) -> Ids:
 
 
 def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give floats as their bits: a zero's sign, and a NaN, are values as good as others."""
+    """Return floats as their bits: a zero's sign, and a NaN, are values like others."""
     words = {pa.float16(): pa.int16(), pa.float32(): pa.int32(), pa.float64(): pa.int64()}
     if column.type not in words:
         return column

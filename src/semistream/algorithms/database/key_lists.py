@@ -1,4 +1,4 @@
-"""What `adaptive` is on a database: the hot are held, the rest is asked for by lists of keys."""
+"""`adaptive` on a database: hot rows are cached, the others are queried by lists of keys."""
 
 from __future__ import annotations
 

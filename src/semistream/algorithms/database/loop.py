@@ -1,4 +1,4 @@
-"""The loop of a join that asks a database for the keys that wait, many in one query."""
+"""The loop of a join that queries a database for the keys that wait, many at once."""
 
 from __future__ import annotations
 

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from semistream.master.build.pages import PageWriter
 from semistream.master.build.sort import ExternalSort
-from semistream.master.build.target import Origin, Target, sizes
+from semistream.master.build.target import Origin, Target, check_sizes
 from semistream.master.files.drafts import Draft
 from semistream.master.files.filter import KeyFilter, filter_words
 from semistream.master.files.master import FileMaster
-from semistream.master.lake.find import find_table, is_table
+from semistream.master.lake.kinds import find_table, is_table
 from semistream.master.source import Rows, Source
-from semistream.names import listed
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-__all__ = ["Progress", "build_from_rows", "written"]
+__all__ = ["Progress", "build_from_rows", "report_writes"]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a build has come."""
+    """The progress of a build."""
 
     phase: str
     """``"read"``, then ``"write"``."""
@@ -46,9 +46,8 @@ def build_from_rows(  # noqa: PLR0913 - a build has these parts
     progress: Callable[[Progress], None],
 ) -> FileMaster:
     """Build a master from Arrow data or a table of files; the arguments are `build_master`'s."""
-    names = None if columns is None else listed("columns", columns)
-    size, room = sizes(page_bytes, memory)
-    table = find_table(source, version, names) if is_table(source) else None
+    size, room = check_sizes(page_bytes, memory)
+    table = find_table(source, version, columns) if is_table(source) else None
     rows = table.rows(room // 16) if table else Rows.of(source)
     target = Target.of(path, rows.reader.schema, key, size)
     origin = Origin(table.note if table else {})
@@ -57,21 +56,21 @@ def build_from_rows(  # noqa: PLR0913 - a build has these parts
     return FileMaster.current(target.folder)
 
 
-def written(progress: Callable[[Progress], None], total: int) -> Callable[[int], None]:
-    """Give a function that is told how many more rows were written, and reports it."""
+def report_writes(progress: Callable[[Progress], None], total: int) -> Callable[[int], None]:
+    """Return a callback for rows that were written, which reports them in all."""
     done = 0
 
-    def passed(rows: int) -> None:
+    def report(rows: int) -> None:
         nonlocal done
         done += rows
         progress(Progress("write", done, total))
 
-    return passed
+    return report
 
 
 @dataclass
 class _Build:
-    """One build: what it reads and where it writes."""
+    """One build: its source and its target."""
 
     rows: Rows
     target: Target
@@ -80,28 +79,20 @@ class _Build:
     progress: Callable[[Progress], None]
 
     def run(self, with_filter: bool) -> None:
-        sort = ExternalSort(self.target.page_schema, self.memory, self.target.folder)
-        try:
-            null_keys = self._read(sort)
-            self._write(sort, with_filter, null_keys)
-        finally:
-            sort.close()
-
-    def _read(self, sort: ExternalSort) -> int:
-        """Encode and sort all rows; give the number of those without a key."""
-        read = 0
-        for count, batch in self.rows.encoded(self.target.keys, self.memory):
-            read += count
-            sort.add(batch)
-            self.progress(Progress("read", read, self.rows.total))
-        return read - sort.rows
+        read, memory, target = 0, self.memory, self.target
+        with closing(ExternalSort(target.page_schema, memory, target.folder)) as sort:
+            for count, batch in self.rows.encoded(target.keys, memory):
+                read += count
+                sort.add(batch)
+                self.progress(Progress("read", read, self.rows.total))
+            self._write(sort, with_filter, null_keys=read - sort.rows)
 
     def _write(self, sort: ExternalSort, with_filter: bool, null_keys: int) -> None:
         words = filter_words(sort.rows) if with_filter else 0
         keys = KeyFilter.zeros(KeyFilter.affordable(words, sort.rows, self.memory // 4))
         with Draft(self.target.folder) as pages:
             writer = PageWriter(pages.file, self.target.page_schema, self.target.page_bytes)
-            for batch in sort.merged(written(self.progress, sort.rows)):
+            for batch in sort.merged(report_writes(self.progress, sort.rows)):
                 codes = writer.add(batch)
                 if keys.nbytes:
                     keys.add(codes)

@@ -26,7 +26,7 @@ _BUFFER_SLACK = 16
 
 @dataclass(frozen=True)
 class Counts:
-    """What is counted of rows beside the lines of the index."""
+    """Counts of rows, beside the lines of the index."""
 
     bytes: int = 0
     values: int = 0
@@ -34,7 +34,7 @@ class Counts:
     null_keys: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        """Count the rows of both, which have no join value in common."""
+        """Add counts of rows that have no join value in common."""
         return Counts(
             self.bytes + other.bytes,
             self.values + other.values,
@@ -43,7 +43,7 @@ class Counts:
         )
 
     def statistics(self, lines: npt.NDArray[np.void]) -> Statistics:
-        """Give all that is known of the rows, with the lines of their index."""
+        """Return the statistics of the rows, with the lines of their index."""
         return Statistics(
             rows=int(lines["rows"].sum()),
             parts=len(lines),
@@ -73,7 +73,7 @@ class PageWriter:
         self._last: int | None = None  # the last code of the last part
 
     def add(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """Take rows that follow the earlier ones; give the codes that are new with them."""
+        """Take rows that follow the earlier ones; return the codes that are new with them."""
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes > self._page_bytes:
@@ -93,7 +93,7 @@ class PageWriter:
             self._waiting_bytes = 0
 
     def skip(self, lines: bytes) -> None:
-        """Pass finished pages that were put behind these, with the lines of their index."""
+        """Pass finished pages that were appended to these, with the lines of their index."""
         self.index.extend(lines)
         self._last = None
 
@@ -116,7 +116,7 @@ class PageWriter:
         self._waiting_bytes = self._waiting[0].nbytes
 
     def _page_end(self, codes: npt.NDArray[np.int64], start: int, fit: int) -> int:
-        """Give the end of the page that starts at ``start`` and has room up to ``fit``."""
+        """Return the end of the page that starts at ``start`` and has room up to ``fit``."""
         first = codes[start]
         if first == self._last:  # the value goes on: the rest of it, and nothing else
             return min(fit, int(np.searchsorted(codes, first, side="right")))
@@ -144,12 +144,12 @@ class PageWriter:
         self._last = codes[-1].as_py()
 
     def counts(self, null_keys: int) -> Counts:
-        """Give what was counted."""
+        """Return the counts of all rows."""
         return Counts(self._bytes, self._values.values, self._values.most, null_keys)
 
 
 class ValueCount:
-    """Counts join values, and the rows of the most frequent one, in sorted codes."""
+    """Count of join values, and of the rows of the most frequent one, in sorted codes."""
 
     def __init__(self) -> None:
         self.values = self.most = 0
@@ -157,7 +157,7 @@ class ValueCount:
         self._current = 0  # rows of the last value so far
 
     def add(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Take the codes that follow; give those that were not there before, once each."""
+        """Take the codes that follow; return those that are new, once each."""
         if not len(codes):
             return codes
         new: npt.NDArray[np.bool_] = np.append(codes[0] != self._last, codes[1:] != codes[:-1])
@@ -172,7 +172,7 @@ class ValueCount:
 
 
 def _overhead(schema: pa.Schema) -> int:
-    """Bound what a page has beside its rows: message header, and slack of each buffer."""
+    """Bound the bytes of a page beside its rows: message header, and slack of each buffer."""
     columns = [pa.nulls(0, field.type) for field in schema]
     header = pa.RecordBatch.from_arrays(columns, schema=schema).serialize().size
     return int(header) + _BUFFER_SLACK * sum(len(column.buffers()) for column in columns)

@@ -1,8 +1,8 @@
-"""A master in parts: many processes write sorted pages, one puts them together.
+"""A distributed build: many processes write parts of sorted pages, one joins them.
 
 Each process writes files of its own into a staging folder that all of them see. Names are never
-used twice, so that a task that is run again, or twice at once, harms nothing: only the parts that
-are handed to `join_parts` count.
+used twice, so that a task may run again, or twice at once: only the parts that are passed to
+`join_parts` count.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["Part", "Staging", "join_parts", "write_part"]
 
 _KINDS = ("pages", "lines", "codes")
-_CODES_AT_ONCE = 1 << 20
+_CODES_AT_ONCE = 1 << 20  # 8 MB
 
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of a range of codes, written to files in the staging folder."""
+    """The rows of a range of codes, in files of the staging folder."""
 
     name: str
     rows: int
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Staging:
-    """Where parts are written, and how."""
+    """The folder of the parts, and how they are written."""
 
     folder: Path
     target: Target
@@ -59,7 +59,7 @@ class Staging:
     filter: bool
 
     def file(self, name: str, kind: str) -> Path:
-        """Give the path of one of a part's files."""
+        """Return the path of one of a part's files."""
         return self.folder / f"{name}.{kind}"
 
     def create(self, name: str, kind: str) -> IO[bytes]:
@@ -106,15 +106,15 @@ def _write(rows: Rows, staging: Staging, name: str, files: Sequence[IO[bytes]]) 
         if staging.filter:
             codes.write(np.ascontiguousarray(new).data)
     writer.finish()
-    found = writer.index.lines
-    lines.write(found.tobytes())
-    kept = int(found["rows"].sum())
-    first = int(found["code"][0]) if kept else 0
+    index = writer.index.lines
+    lines.write(index.tobytes())
+    kept = int(index["rows"].sum())
+    first = int(index["code"][0]) if kept else 0
     return Part(name, kept, first, last or 0, writer.counts(read - kept))
 
 
 def _last_in_order(batch: pa.RecordBatch, last: int | None) -> int | None:
-    """Give the last code of rows that follow ``last``."""
+    """Return the last code of rows that follow ``last``; refuse rows out of order."""
     codes = batch.column(0).to_numpy()
     if not len(codes):
         return last
@@ -124,10 +124,10 @@ def _last_in_order(batch: pa.RecordBatch, last: int | None) -> int | None:
     return int(codes[-1])
 
 
-def join_parts(parts: Iterable[Part], staging: Staging, passed: Callable[[int], None]) -> None:
-    """Make a master of all parts and publish it; ``passed`` is told the rows of each part.
+def join_parts(parts: Iterable[Part], staging: Staging, report: Callable[[int], None]) -> None:
+    """Make a master of all parts and publish it; ``report`` is called with the rows of each.
 
-    Only a part at a time is on disk twice, and none is in memory.
+    Only one part at a time is on disk twice, and none is in memory.
     """
     parts = list(parts)
     filled = sorted((part for part in parts if part.rows), key=lambda part: part.first)
@@ -135,20 +135,17 @@ def join_parts(parts: Iterable[Part], staging: Staging, passed: Callable[[int], 
         msg = "two parts have rows of the same range of keys: the rows were not divided by key"
         raise MasterError(msg)
     counts = sum((part.counts for part in parts), Counts())
-    lines, keys = IndexWriter(), _filter(counts.values, staging)
+    words = filter_words(counts.values) if staging.filter else 0
+    words = KeyFilter.affordable(words, counts.values, staging.memory // 4)
+    lines, keys = IndexWriter(), KeyFilter.zeros(words)
     with Draft(staging.target.folder) as pages:
         for part in filled:
             _append(part, staging, pages, lines)
             if keys.nbytes:
                 _add_codes(keys, part, staging)
             staging.remove(part.name)
-            passed(part.rows)
+            report(part.rows)
         staging.target.publish(pages, lines, counts, keys)
-
-
-def _filter(values: int, staging: Staging) -> KeyFilter:
-    words = filter_words(values) if staging.filter else 0
-    return KeyFilter.zeros(KeyFilter.affordable(words, values, staging.memory // 4))
 
 
 def _append(part: Part, staging: Staging, pages: Draft, lines: IndexWriter) -> None:
@@ -158,19 +155,19 @@ def _append(part: Part, staging: Staging, pages: Draft, lines: IndexWriter) -> N
     lines.extend(staging.file(part.name, "lines").read_bytes())
     rows = int(lines.lines["rows"][before:].sum())
     if pages.file.tell() != lines.end or rows != part.rows:
-        raise _cut(path)
+        raise _truncated(path)
 
 
 def _add_codes(keys: KeyFilter, part: Part, staging: Staging) -> None:
-    """Put a part's codes into the filter; one that lacks some would deny rows that are there."""
+    """Add a part's codes to the filter; one that lacks some would deny rows that are there."""
     path, count = staging.file(part.name, "codes"), 0
     with path.open("rb") as file:
         while len(codes := np.fromfile(file, dtype=np.int64, count=_CODES_AT_ONCE)):
             keys.add(codes)
             count += len(codes)
     if count != part.counts.values:
-        raise _cut(path)
+        raise _truncated(path)
 
 
-def _cut(path: Path) -> MasterError:
+def _truncated(path: Path) -> MasterError:
     return MasterError(f"{path}: not all of this part came to be on disk; build the master again")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ExternalSort"]
 
 _LARGEST_RUN = 1 << 30  # 32-bit offsets of string columns end at 2 GiB
-_BLOCKS = 1024  # a block is this part of the memory
+_BLOCKS = 1024  # a block is this fraction of the memory
 _LARGEST_BLOCK = 1 << 20  # larger ones are slower: the allocator maps each anew
 _MOST_RUNS = 256  # so that a block of each is a quarter of the memory
 
@@ -35,22 +35,18 @@ _Run: TypeAlias = list[tuple[int, int]]
 
 @dataclass
 class _Block:
-    """The rows of a run that are in memory and not merged yet."""
+    """Rows of a run that are in memory and not merged yet."""
 
     batch: pa.RecordBatch
     codes: npt.NDArray[np.int64]
     start: int = 0
-
-    @classmethod
-    def of(cls, batch: pa.RecordBatch) -> _Block:
-        return cls(batch, batch.column(0).to_numpy())
 
     @property
     def last(self) -> int:
         return int(self.codes[-1])
 
     def take_until(self, code: int, inclusive: bool) -> pa.RecordBatch:
-        """Give, and pass, the rows with codes up to ``code``."""
+        """Consume the rows with codes up to ``code``."""
         end = int(np.searchsorted(self.codes, code, side="right" if inclusive else "left"))
         start, self.start = self.start, max(self.start, end)
         return self.batch.slice(start, self.start - start)
@@ -92,14 +88,14 @@ class ExternalSort:
         self._held.append(batch)
         self._held_bytes += size
 
-    def merged(self, passed: Callable[[int], None] | None = None) -> Iterator[pa.RecordBatch]:
-        """Give all rows in order, in batches; ``passed`` is told how many came in each."""
+    def merged(self, report: Callable[[int], None] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in order, in batches; ``report`` is called with the rows of each."""
         if self._runs:
             self._write_run()
         for batch in self._merge() if self._runs else self._sorted_held():
             yield batch
-            if passed is not None:
-                passed(batch.num_rows)
+            if report is not None:
+                report(batch.num_rows)
 
     def close(self) -> None:
         """Free memory and disk."""
@@ -108,7 +104,7 @@ class ExternalSort:
             self._spill.close()
 
     def _sorted_held(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows in memory in order, by blocks, so that only a block is copied at once."""
+        """Yield the rows in memory in order, by blocks: only a block is copied at once."""
         if self._held and not _in_order(self._held):
             joined = pa.concat_batches(self._held)
             self._clear()
@@ -132,15 +128,15 @@ class ExternalSort:
     def _write_run(self) -> None:
         if self._spill is None:
             self._spill = scratch(self._folder)
-        self._runs.append(_written(self._sorted_held(), self._spill))
+        self._runs.append(_spill(self._sorted_held(), self._spill))
         if len(self._runs) == _MOST_RUNS:
             self._join_runs()
 
     def _join_runs(self) -> None:
-        """Make one run of all: more would not be merged within the memory."""
+        """Merge all runs into one: more would not be merged within the memory."""
         old, new = self._spill, scratch(self._folder)
         assert old is not None  # noqa: S101 - runs were written
-        self._runs = [_written(self._merge(), new)]
+        self._runs = [_spill(self._merge(), new)]
         self._spill = new
         old.close()
 
@@ -152,7 +148,13 @@ class ExternalSort:
             first = min(range(len(held)), key=lambda i: held[i].last)
             bound = held[first].last
             pieces = [block.take_until(bound, i <= first) for i, block in enumerate(held)]
-            yield _merge_pieces([piece for piece in pieces if piece.num_rows])
+            pieces = [piece for piece in pieces if piece.num_rows]
+            if len(pieces) == 1:
+                yield pieces[0]
+            else:  # a stable sort of sorted pieces is a merge: Timsort, for 64-bit integers
+                joined = pa.concat_batches(pieces)
+                order = np.argsort(joined.column(0).to_numpy(), kind="stable")
+                yield joined.take(pa.array(order))
             for i, block in enumerate(blocks):
                 if block and block.empty:
                     blocks[i] = next(waiting[i], None)
@@ -163,7 +165,8 @@ class ExternalSort:
         for offset, length in run:
             spill.seek(offset)
             data = pa.py_buffer(spill.read(length))
-            yield _Block.of(pa.ipc.read_record_batch(data, self._schema))
+            batch = pa.ipc.read_record_batch(data, self._schema)
+            yield _Block(batch, batch.column(0).to_numpy())
 
 
 def _in_order(batches: list[pa.RecordBatch]) -> bool:
@@ -172,13 +175,5 @@ def _in_order(batches: list[pa.RecordBatch]) -> bool:
     return within and all(a[-1] <= b[0] for a, b in pairwise(codes))
 
 
-def _written(batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> _Run:
+def _spill(batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> _Run:
     return [(file.tell(), file.write(batch.serialize())) for batch in batches]
-
-
-def _merge_pieces(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(pieces) == 1:
-        return pieces[0]
-    joined = pa.concat_batches(pieces)
-    # A stable sort of sorted pieces is a merge (NumPy's is Timsort for 64-bit integers).
-    return joined.take(pa.array(np.argsort(joined.column(0).to_numpy(), kind="stable")))

@@ -1,4 +1,4 @@
-"""What every build has in common, whoever brings the rows: checks, the folder, publishing."""
+"""The target of a build, local or by Spark: checks, the folder, publishing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from semistream.master.files.format import (
 )
 from semistream.master.files.index import LONGEST
 from semistream.master.protocol import page_schema
-from semistream.master.snapshots.removal import keep_manifest, remove_unneeded
+from semistream.master.snapshots.removal import remove_unneeded
 from semistream.names import listed
 from semistream.units import format_bytes, parse_bytes
 
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from semistream.master.files.filter import KeyFilter
     from semistream.master.files.index import IndexWriter
 
-__all__ = ["Origin", "Target", "sizes"]
+__all__ = ["Origin", "Target", "check_sizes"]
 
-_PAGES_IN_MEMORY = 8
+_PAGES_IN_MEMORY = 8  # a page exists several times while it is sorted, cut and written
 
 
-def sizes(page_bytes: int | str, memory: int | str) -> tuple[int, int]:
-    """Give the bytes of a page and of the memory, if they go together."""
+def check_sizes(page_bytes: int | str, memory: int | str) -> tuple[int, int]:
+    """Parse the bytes of a page and of the memory; refuse those that do not go together."""
     size, room = parse_bytes(page_bytes, "page_bytes"), parse_bytes(memory)
     if size > LONGEST:
         msg = (
@@ -75,10 +75,10 @@ def sizes(page_bytes: int | str, memory: int | str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the rows of a snapshot come from."""
+    """The origin of a snapshot's rows."""
 
     source: Mapping[str, Any] = field(default_factory=dict)
-    """What the manifest says of it: JSON."""
+    """The table's entry in the manifest: JSON."""
     parent: str = ""
     """The ``files`` of the snapshot that was changed; empty where all rows were read."""
     changes: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -91,15 +91,18 @@ class Origin:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What the manifest has of it."""
-        found = checksum(self.content) if self.parent else 0
-        notes = {"parent": self.parent, "source": self.source}
-        return notes | {"changed": len(self.changes), "changes_checksum": found}
+        """Its fields of the manifest."""
+        return {
+            "parent": self.parent,
+            "source": self.source,
+            "changed": len(self.changes),
+            "changes_checksum": checksum(self.content) if self.parent else 0,
+        }
 
 
 @dataclass(frozen=True)
 class Target:
-    """The master that a build makes: its columns, its key, its folder."""
+    """The master that a build writes: its columns, its key, its folder."""
 
     folder: Path
     schema: pa.Schema
@@ -130,9 +133,8 @@ class Target:
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Hold the folder for this build; leave it as it was if that fails before it publishes."""
+        """Lock the folder for this build; restore it if the build fails before it publishes."""
         with exclusive(self.folder):
-            keep_manifest(self.folder)
             remove_unneeded(self.folder)
             before, names = _manifest(self.folder), [path.name for path in self.folder.iterdir()]
             try:
@@ -152,7 +154,7 @@ class Target:
         keys: KeyFilter,
         origin: Origin | None = None,
     ) -> Manifest:
-        """Give the new files their names, then the manifest, then remove what no one needs."""
+        """Name the new files, then the manifest; remove what no one needs."""
         origin = origin or Origin()
         index, statistics = lines.dump(), counts.statistics(lines.lines)
         keys = keys.folded(min(len(keys.words), filter_words(statistics.values)))
@@ -176,33 +178,31 @@ class Target:
             "filter": keys.words.data,
             "changes": origin.content,
         }
-        self._publish(manifest, pages, contents)
+        kinds = [kind for kind in contents if manifest.name(kind) in manifest.names]
+        self._publish(manifest, {"pages": pages}, {kind: contents[kind] for kind in kinds})
         remove_unneeded(self.folder)
         return manifest
 
     def restate(self, manifest: Manifest) -> None:
-        """Put another manifest of the same data files in place."""
-        content = manifest.dump()
-        with Draft(self.folder, content) as draft, Draft(self.folder, content) as copy:
-            publish(self.folder, {manifest.name("manifest"): copy}, (MANIFEST, draft))
+        """Replace the manifest by another one of the same data files."""
+        self._publish(manifest, {}, {})
 
     def _publish(
-        self, manifest: Manifest, pages: Draft, contents: Mapping[str, bytes | memoryview]
+        self,
+        manifest: Manifest,
+        drafts: Mapping[str, Draft],
+        contents: Mapping[str, bytes | memoryview],
     ) -> None:
-        with ExitStack() as drafts:
-            data = {
-                manifest.name(kind): drafts.enter_context(Draft(self.folder, content))
-                for kind, content in contents.items()
-                if manifest.name(kind) in manifest.names
-            }
-            copy, last = (
-                drafts.enter_context(Draft(self.folder, manifest.dump())) for _ in range(2)
-            )
-            data[manifest.name("manifest")] = copy
-            publish(self.folder, {manifest.name("pages"): pages, **data}, (MANIFEST, last))
+        files, text = dict(drafts), manifest.dump()
+        with ExitStack() as stack:
+            for kind, content in {**contents, "manifest": text}.items():
+                files[kind] = stack.enter_context(Draft(self.folder, content))
+            last = stack.enter_context(Draft(self.folder, text))
+            names = {manifest.name(kind): draft for kind, draft in files.items()}
+            publish(self.folder, names, (MANIFEST, last))
 
     def _snapshot(self, index: bytes) -> str:
-        """Give an id of the content: the index holds the checksum of every page."""
+        """Compute an id of the content: the index holds the checksum of every page."""
         content = xxhash.xxh3_128(index)
         content.update(self.schema.serialize())
         content.update("\0".join(self.keys.names).encode())
@@ -224,7 +224,12 @@ def _keys(schema: pa.Schema, names: Sequence[str]) -> Keys:
         msg = f"the master's columns must have different names: {schema.names}; rename some"
         raise SchemaError(msg)
     for column in schema:
-        if not _storable(column):
+        schema_of_it = pa.schema([column])
+        try:
+            storable = pa.ipc.read_schema(schema_of_it.serialize()) == schema_of_it
+        except pa.ArrowInvalid:
+            storable = False
+        if not storable:
             msg = (
                 f"column {column.name!r}: Arrow's format does not keep the type {column.type} (a "
                 "dictionary of dictionaries or extensions, an extension type that is not "
@@ -237,7 +242,7 @@ def _keys(schema: pa.Schema, names: Sequence[str]) -> Keys:
 
 
 def _seed(folder: Path, keys: Keys) -> int:
-    """Draw a seed for codes that are hashes, or keep that of the master which is built anew."""
+    """Draw a seed for codes that are hashes; keep that of a master that is built again."""
     if keys.exact:
         return 0
     try:
@@ -246,14 +251,6 @@ def _seed(folder: Path, keys: Keys) -> int:
     except (MasterError, SchemaError):
         same = False
     return old.seed if same else secrets.randbits(128)
-
-
-def _storable(field: pa.Field) -> bool:
-    schema = pa.schema([field])
-    try:
-        return bool(pa.ipc.read_schema(schema.serialize()) == schema)
-    except pa.ArrowInvalid:
-        return False
 
 
 def _check_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where a database is, and who asks; the password is in it, and in nothing that is shown."""
+"""The address of a database, with a password that nothing shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "SECRET", "Address", "Secret", "has_password", "is_url"]
 
 KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
-"""What a URL may begin with → the kind of database."""
+"""Schemes of URLs → the kind of database."""
 SECRET = re.compile("passw|pwd|passphrase|secret|token|scram_", re.IGNORECASE)
 """Options of a URL whose values are not shown."""
 
@@ -47,7 +47,7 @@ def has_password(url: str) -> bool:
 
 
 class Secret:
-    """A word that is neither printed nor logged; it travels in a pickle.
+    """A word that is neither printed nor logged; pickles contain it.
 
     Examples
     --------
@@ -61,11 +61,11 @@ class Secret:
         self._word = word
 
     def reveal(self) -> str:
-        """Give the word."""
+        """Return the word itself."""
         return self._word
 
-    def hidden(self, text: str) -> str:
-        """Give a text in which the word does not stand, as such or as in a URL."""
+    def hide(self, text: str) -> str:
+        """Replace the word in a text, also in the form that URLs have."""
         for word in {self._word, quote(self._word, safe="")} - {""}:
             text = text.replace(word, "***")
         return text
@@ -85,7 +85,7 @@ class Secret:
 
 @dataclass(frozen=True)
 class Address:
-    """A database's URL in its parts.
+    """A database's URL, parsed.
 
     Examples
     --------
@@ -102,14 +102,14 @@ class Address:
     user: str
     database: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """What stands behind the question mark."""
+    """The query of the URL."""
     password: Secret | None = None
     password_env: str | None = None
-    """The variable of the environment that holds the password where the connection is made."""
+    """Environment variable that holds the password where the connection is made."""
 
     @classmethod
     def parse(cls, url: str, password_env: str | None = None) -> Address:
-        """Take a URL apart; no message repeats it, for it may hold a password."""
+        """Parse a URL; no message repeats it, for it may hold a password."""
         scheme = url.partition("://")[0].lower()
         if scheme not in KINDS:
             raise OptionError.unknown("database", scheme, KINDS)
@@ -122,11 +122,14 @@ class Address:
                 "%-escapes for signs such as / @ : in a name or password"
             )
             raise OptionError(msg) from None
+        place = parts.netloc.rpartition("@")[2]
+        # In its own letters: it may be the path of a socket.
+        host = place[1:].partition("]")[0] if place[:1] == "[" else place.partition(":")[0]
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         word = options.pop("password", "") or unquote(parts.password or "")
         return cls(
             KINDS[scheme],
-            _host(parts.netloc),
+            unquote(host),
             port,
             unquote(parts.username or ""),
             unquote(parts.path.lstrip("/")),
@@ -136,7 +139,7 @@ class Address:
         )
 
     def secret(self, environment: Mapping[str, str] = os.environ) -> Secret | None:
-        """Give the password: the URL's, or that of the environment's variable that was named."""
+        """Return the password: the URL's, or that of the environment."""
         if self.password_env is None or self.password is not None:
             return self.password
         if self.password_env not in environment:
@@ -150,30 +153,24 @@ class Address:
 
     @property
     def secrets(self) -> list[Secret]:
-        """Words behind the question mark that are not to be shown."""
+        """Secret values of the query."""
         return [Secret(value) for name, value in self.options if SECRET.search(name)]
 
-    def hidden(self, text: str) -> str:
-        """Give a text without the password, and without other words of the URL that are secret.
+    def hide(self, text: str) -> str:
+        """Replace the password, and other secrets of the URL, in a text.
 
         Examples
         --------
         >>> address = Address.parse("postgresql://shop@here/shop?sslmode=require&sslpassword=mellon")
-        >>> address.hidden("sslmode=require sslpassword=mellon")
+        >>> address.hide("sslmode=require sslpassword=mellon")
         'sslmode=require sslpassword=***'
         """
-        named = os.environ.get(self.password_env or "", "")
-        for secret in (self.password, Secret(named), *self.secrets):
-            text = secret.hidden(text) if secret else text
+        word = os.environ.get(self.password_env or "", "")
+        for secret in (self.password, Secret(word), *self.secrets):
+            text = secret.hide(text) if secret else text
         return text
 
     def __str__(self) -> str:
         who = f"{self.user}@" if self.user else ""
         port = f":{self.port}" if self.port else ""
         return f"{self.kind}://{who}{self.host}{port}/{self.database}"
-
-
-def _host(netloc: str) -> str:
-    """Give the host in its own letters: it may be the path of a socket."""
-    place = netloc.rpartition("@")[2]
-    return unquote(place[1:].partition("]")[0] if place[:1] == "[" else place.partition(":")[0])

@@ -1,4 +1,4 @@
-"""Columns of a database's table: what they are called there, how they travel, what they become."""
+"""Columns of a database's table: names, types, and decoding from the wire."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Places = npt.NDArray[np.int32]
     Bytes = npt.NDArray[np.uint8]
 
-__all__ = ["Column", "Format", "decoded"]
+__all__ = ["Column", "decode_rows"]
 
 _EPOCH_DAYS = 10_957  # from 1970 to 2000, PostgreSQL's epoch
 _EPOCH_MICROSECONDS = _EPOCH_DAYS * 86_400 * 10**6
@@ -41,40 +41,35 @@ class Column:
 
     name: str
     kind: pa.DataType
-    """What it becomes."""
+    """Its Arrow type."""
     sql: str
-    """What is selected: the column, or a cast of it; ``{}`` stands for the quoted name."""
+    """The expression that is selected; ``{}`` stands for the quoted name."""
     declared: str
-    """Its type, as the database calls it."""
+    """Its type in the database."""
     text: bool
     """Whether it travels as text."""
     full: str = ""
-    """The same with length, signs and collation, where keys are sent in it."""
+    """The same with length, sign and collation, where keys are sent in it."""
 
     @property
     def padded(self) -> bool:
-        """Whether PostgreSQL tells its values to others with blanks at their end: char(n)."""
+        """Whether PostgreSQL pads its values with blanks in notifications: char(n)."""
         return self.declared == "bpchar"
 
 
-@dataclass(frozen=True)
-class Format:
-    """How rows travel."""
-
-    lenenc: bool
-    """MySQL's lengths of one to nine bytes; else PostgreSQL's of four."""
-
-
-def decoded(
-    data: bytes, rows: int, kinds: Sequence[pa.DataType], texts: Sequence[bool], form: Format
+def decode_rows(
+    data: bytes, rows: int, kinds: Sequence[pa.DataType], texts: Sequence[bool], lenenc: bool
 ) -> list[pa.Array]:
-    """Give the columns of rows that lie one behind the other."""
+    """Decode rows that lie one behind the other into columns.
+
+    ``lenenc``: values have MySQL's lengths of one to nine bytes; else PostgreSQL's of four.
+    """
     raw = np.frombuffer(data, dtype=np.uint8)
     starts, lengths = (np.empty((len(kinds), rows), dtype=np.int32) for _ in range(2))
-    found = (locate_lenenc if form.lenenc else locate_lengths)(raw, starts, lengths)
-    if found != rows:
+    count = (locate_lenenc if lenenc else locate_lengths)(raw, starts, lengths)
+    if count != rows:
         msg = (
-            f"{rows} rows were announced, and row {found if found >= 0 else -1 - found} is not as "
+            f"{rows} rows were announced, and row {count if count >= 0 else -1 - count} is not as "
             "the table was when it was opened: open the master again"
         )
         raise StoreError(msg)
@@ -94,10 +89,7 @@ def _text(raw: Bytes, starts: Places, lengths: Places, kind: pa.DataType) -> pa.
     copy_bytes(raw, starts, lengths, ends, out)
     as_is = kind if kind in {pa.string(), pa.binary()} else pa.string()
     buffers = [_validity(lengths), pa.py_buffer(ends), pa.py_buffer(out)]
-    return _parsed(pa.Array.from_buffers(as_is, len(starts), buffers), kind)
-
-
-def _parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    texts = pa.Array.from_buffers(as_is, len(starts), buffers)
     if texts.type == kind:
         return texts
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):  # MySQL's zero is no date

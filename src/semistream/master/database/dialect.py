@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names are quoted here, values are parameters
-"""What tells one kind of database from another: drivers, SQL, errors."""
+"""Dialects of databases: drivers, SQL, errors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from semistream.master.database.address import Address
-    from semistream.master.database.columns import Column, Format
+    from semistream.master.database.columns import Column
 
-__all__ = ["Dialect", "Found", "Statement", "Table", "checked_conditions", "joined"]
+__all__ = ["Description", "Dialect", "Statement", "Table", "check_conditions", "join_numbers"]
 
 _COMPARED = {"=", "!=", "<", "<=", ">", ">="}
 _OPERATORS = (*sorted(_COMPARED), "in", "not in", "is null", "is not null")
@@ -35,19 +35,19 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the database says of a table."""
+class Description:
+    """A table as the database describes it."""
 
     columns: tuple[Column, ...]
     rows: int
-    """As it estimates; 0 where it does not."""
+    """Its estimate; 0 where there is none."""
     indexes: tuple[tuple[bool, tuple[str, ...]], ...]
-    """Of each index whether it is unique, and its columns."""
+    """For each index whether it is unique, and its columns."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table, or a view, and what is read of it."""
+    """A table or a view, and the columns that are read of it."""
 
     parts: tuple[str, ...]
     """Its name: the schema's if given, then its own."""
@@ -85,26 +85,26 @@ class Table:
         return pa.schema([(column.name, column.kind) for column in self.columns])
 
     def only(self, names: Sequence[str]) -> Table:
-        """Give the table with the key and these columns, in the table's order."""
+        """Return the table with the key and these columns, in the table's order."""
         wanted = {*self.key, *names}
         return replace(self, columns=tuple(c for c in self.columns if c.name in wanted))
 
 
-def checked_conditions(
+def check_conditions(
     where: Sequence[Sequence[Any]] | None, names: Sequence[str]
 ) -> tuple[tuple[Any, ...], ...]:
-    """Give conditions that are fit to become SQL, or say what is wrong with them."""
-    found = []
+    """Return conditions in a form fit for SQL; refuse what has none."""
+    checked = []
     for condition in where or ():
-        given = () if isinstance(condition, str) else tuple(condition)
-        if len(given) not in {2, 3} or not isinstance(given[1], str):
+        parts = () if isinstance(condition, str) else tuple(condition)
+        if len(parts) not in {2, 3} or not isinstance(parts[1], str):
             msg = (
                 f"where={condition!r} is not a condition; give tuples of column, operator and "
                 "value, as where=[('active', '=', True), ('country', 'in', ['AT', 'NZ'])]. What "
                 "these cannot say, say in a view of the database, and give its name as table="
             )
             raise OptionError(msg)
-        column, operator, *value = given
+        column, operator, *value = parts
         if column not in names:
             raise SchemaError.missing("table", str(column), names)
         if operator.lower() not in _OPERATORS:
@@ -112,15 +112,15 @@ def checked_conditions(
         if bool(value) == operator.lower().startswith("is "):
             msg = f"where={condition!r}: 'is null' and 'is not null' have no value, all others one"
             raise OptionError(msg)
-        for given_value in value:
-            _check_value(condition, operator.lower(), given_value)
-        found.append((column, operator.lower(), *(_listed(v) for v in value)))
-    return tuple(found)
+        for each in value:
+            _check_value(condition, operator.lower(), each)
+        checked.append((column, operator.lower(), *(_as_tuple(v) for v in value)))
+    return tuple(checked)
 
 
 def _check_value(condition: Sequence[Any], operator: str, value: Any) -> None:  # noqa: ANN401
     """Refuse a value with which a condition would hold for no row, or be no SQL."""
-    several = _listed(value) if operator in {"in", "not in"} else (value,)
+    several = _as_tuple(value) if operator in {"in", "not in"} else (value,)
     if not isinstance(several, tuple) or not several:
         msg = (
             f"where={condition!r}: {operator!r} needs a list with a value at the least; leave the "
@@ -135,41 +135,42 @@ def _check_value(condition: Sequence[Any], operator: str, value: Any) -> None:  
         raise OptionError(msg)
 
 
-def _listed(value: Any) -> Any:  # noqa: ANN401 - whatever the driver can send
+def _as_tuple(value: Any) -> Any:  # noqa: ANN401 - whatever the driver can send
     return tuple(value) if isinstance(value, (list, set, frozenset, tuple)) else value
 
 
 class Dialect(ABC):
-    """How one kind of database is spoken to; it holds nothing."""
+    """How one kind of database is queried; it has no state."""
 
-    form: ClassVar[Format]
+    lenenc: ClassVar[bool]
+    """How lengths of values travel, see `decode_rows`."""
 
     @abstractmethod
     def connect(self, address: Address) -> Any:  # noqa: ANN401 - the driver's own type
         """Connect; the driver's errors come as they are."""
 
     @abstractmethod
-    def describe(self, connection: Any, parts: Sequence[str]) -> Found | None:  # noqa: ANN401
-        """Say what a table is, None if there is none."""
+    def describe(self, connection: Any, parts: Sequence[str]) -> Description | None:  # noqa: ANN401
+        """Describe a table; return None if there is none."""
 
     @abstractmethod
     def messages(self, connection: Any, statement: Statement) -> Iterator[bytes]:  # noqa: ANN401
-        """Run a query and give its rows as they come over the wire, one at a time."""
+        """Run a query; yield its rows as they come over the wire."""
 
     @abstractmethod
     def is_transient(self, error: Exception) -> bool | None:
-        """Whether to try again can help; None if it is no error of the database."""
+        """Return whether a retry can help; None if it is no error of the database."""
 
     @abstractmethod
-    def quoted(self, name: str) -> str:
-        """Give an identifier as SQL has it, and with the driver's sign for a parameter doubled."""
+    def quote(self, name: str) -> str:
+        """Quote an identifier, and double the driver's sign for a parameter."""
 
     @abstractmethod
     def key_problem(self, column: Column) -> str:
-        """Say why a column cannot be a key, if it cannot."""
+        """Return why a column cannot be a key; empty if it can."""
 
     def can_hold(self, column: Column, values: pa.Array) -> pa.Array:  # noqa: ARG002
-        """Tell which keys the column can hold at all; others would be refused, not just absent."""
+        """Return which keys the column can hold at all; a query for others would be refused."""
         t = pa.types
         if t.is_date32(values.type) or t.is_timestamp(values.type):
             kind = date if t.is_date32(values.type) else datetime
@@ -179,40 +180,41 @@ class Dialect(ABC):
 
     @abstractmethod
     def _key_source(self, keys: Sequence[Column], values: Sequence[pa.Array]) -> Statement:
-        """Give a FROM item ``k`` of keys, ``k0``, ``k1``, … and their numbers ``n`` from 1."""
+        """Return a FROM item ``k`` with the keys ``k0``, ``k1``, … and their numbers ``n``."""
 
     @abstractmethod
     def _same_key(self, column: Column, number: int) -> str:
-        """Give the condition that a column is equal to a key of `_key_source`."""
+        """Return the condition that a column is equal to a key of `_key_source`."""
 
     def by_keys(self, table: Table, values: Sequence[pa.Array]) -> Statement:
-        """Ask for the rows of some keys, in their order: number of the key, key, payload."""
+        """Query for the rows of some keys, in their order: number of the key, key, payload."""
         source = self._key_source(table.keys, values)
         same = " AND ".join(self._same_key(c, i) for i, c in enumerate(table.keys))
         conditions = self._conditions(table)
-        met = self._met(table, " AND ".join(filter(None, [same, conditions.sql])))
-        sql = f"SELECT k.n, {self._selected(table)} FROM {source.sql} {met} ORDER BY k.n"
+        match = self._join(table, " AND ".join(filter(None, [same, conditions.sql])))
+        sql = f"SELECT k.n, {self._selection(table)} FROM {source.sql} {match} ORDER BY k.n"
         return Statement(sql, source.parameters + conditions.parameters)
 
-    def _met(self, table: Table, condition: str) -> str:
+    def _join(self, table: Table, condition: str) -> str:
         """Join the keys with a table."""
         return f"JOIN {self._name(table)} AS t ON {condition}"
 
     def sample(self, table: Table, rows: int) -> Statement:
-        """Ask for some rows."""
+        """Query for some rows."""
         conditions = self._conditions(table)
-        sql = f"SELECT {self._selected(table)} FROM {self._name(table)} AS t"
-        return Statement(f"{sql}{_where(conditions.sql)} LIMIT {int(rows)}", conditions.parameters)
+        where = f" WHERE {conditions.sql}" if conditions.sql else ""
+        sql = f"SELECT {self._selection(table)} FROM {self._name(table)} AS t{where}"
+        return Statement(f"{sql} LIMIT {int(rows)}", conditions.parameters)
 
-    def _selected(self, table: Table) -> str:
+    def _selection(self, table: Table) -> str:
         columns = [*table.keys, *table.payload]
         return ", ".join(c.sql.format(self._column(c.name)) for c in columns)
 
     def _column(self, name: str) -> str:
-        return f"t.{self.quoted(name)}"
+        return f"t.{self.quote(name)}"
 
     def _name(self, table: Table) -> str:
-        return ".".join(self.quoted(part) for part in table.parts)
+        return ".".join(self.quote(part) for part in table.parts)
 
     def _conditions(self, table: Table) -> Statement:
         parts, parameters = [], []
@@ -229,17 +231,13 @@ class Dialect(ABC):
         return Statement(" AND ".join(parts), tuple(parameters))
 
 
-def joined(numbers: pa.Array, between: str) -> str:
-    """Give numbers as one text, without an object for each.
+def join_numbers(numbers: pa.Array, between: str) -> str:
+    """Write numbers as one text, without an object for each.
 
     Examples
     --------
-    >>> joined(pa.array([1, -2, 3]), ", ")
+    >>> join_numbers(pa.array([1, -2, 3]), ", ")
     '1, -2, 3'
     """
     texts = pa.ListArray.from_arrays([0, len(numbers)], numbers.cast(pa.string()))
     return str(pc.binary_join(texts, between)[0].as_py())
-
-
-def _where(conditions: str) -> str:
-    return f" WHERE {conditions}" if conditions else ""

@@ -1,4 +1,4 @@
-"""Answers of a database to a list of keys: whole join values, in the order of their codes."""
+"""Queries for lists of keys: rows in whole join values, in the order of their codes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from semistream.master.database.store import Store
 
     Codes = npt.NDArray[np.int64]
-    Flags = npt.NDArray[np.bool_]
 
 __all__ = ["Fetched", "Wanted", "answers"]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Keys to ask for, each once, in the order of their codes."""
+    """Keys to query for, each once, in the order of their codes."""
 
     codes: Codes
     checks: Codes
@@ -44,16 +43,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Fetched:
-    """What the database has of the codes from ``low`` to ``high``, or a part of that."""
+    """The rows of the codes from ``low`` to ``high``, or a fragment of them."""
 
     rows: pa.RecordBatch
     """Rows as pages hold them, in the order of their codes."""
     low: int
     high: int
     begins: bool = True
-    """Whether this is the first part."""
+    """Whether this is the first fragment."""
     ends: bool = True
-    """Whether this is the last part: only one join value too large for memory has several."""
+    """Whether this is the last: only one join value too large for memory has several."""
 
 
 def answers(
@@ -65,9 +64,9 @@ def answers(
     room: int,
     asked: Callable[[], None],
 ) -> Iterator[Fetched]:
-    """Ask for keys; give their rows in pieces of about ``room`` bytes.
+    """Query for keys; yield their rows in pieces of about ``room`` bytes.
 
-    When a connection is cut in the middle, the keys that were not answered are asked for again.
+    When a connection is cut in the middle, the keys that were not answered are queried again.
     """
     held = [store.dialect.can_hold(c, v) for c, v in zip(table.keys, wanted.values, strict=True)]
     possible = np.logical_and.reduce([h.to_numpy(zero_copy_only=False) for h in held])
@@ -76,7 +75,7 @@ def answers(
 
     def statement() -> Statement | None:
         nonlocal codes
-        if not cut.again():
+        if not cut.restart():
             return None
         rest = possible & (np.arange(len(possible)) >= cut.done)
         codes = wanted.codes[rest]
@@ -89,21 +88,14 @@ def answers(
             code = codes[arrays[0].to_numpy() - 1]
             # What is equal only by the database's rules is not.
             same = keys.encode(arrays[1 : 1 + len(table.key)]).values == code
-            yield from cut.add(_page(arrays[1:], table, schema, code, same))
+            named = dict(zip([c.name for c in columns], arrays[1:], strict=True))
+            named[CODE] = pa.array(code)
+            page = [named[name] for name in schema.names]
+            if not same.all():
+                mask = pa.array(same)
+                page = [select(column, mask) for column in page]
+            yield from cut.add(pa.RecordBatch.from_arrays(page, schema=schema))
     yield from cut.finish()
-
-
-def _page(
-    arrays: list[pa.Array], table: Table, schema: pa.Schema, codes: Codes, counts: Flags
-) -> pa.RecordBatch:
-    """Give those rows that count as a page has them."""
-    named = dict(zip([c.name for c in (*table.keys, *table.payload)], arrays, strict=True))
-    named[CODE] = pa.array(codes)
-    columns = [named[name] for name in schema.names]
-    if not counts.all():
-        mask = pa.array(counts)
-        columns = [select(column, mask) for column in columns]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class _Cut:
@@ -112,16 +104,16 @@ class _Cut:
     def __init__(self, codes: Codes, empty: pa.RecordBatch, room: int) -> None:
         self._codes, self._held, self._room = codes, empty, room
         self.done = 0
-        """How many codes were answered."""
-        self._large = False  # whether the first value held has given a part already
+        """Number of codes that were answered."""
+        self._large = False  # whether a fragment of the first value held was yielded already
 
-    def again(self) -> bool:
-        """Forget what was not whole, if that is possible: of a large value parts were used."""
+    def restart(self) -> bool:
+        """Drop what is not whole; return whether that is possible: not of a large value."""
         self._held = self._held.slice(0, 0)
         return not self._large
 
     def add(self, rows: pa.RecordBatch) -> Iterator[Fetched]:
-        """Give what is known to be whole now, or too large to be held."""
+        """Take rows; yield those that are known to be whole now, or too large to be held."""
         self._held = concat_rows([self._held, rows]) if self._held.num_rows else rows
         if not self._held.num_rows:
             return
@@ -138,7 +130,7 @@ class _Cut:
             self._large = True
 
     def finish(self) -> Iterator[Fetched]:
-        """Give the rest."""
+        """Yield the rest."""
         if self._large:
             yield from self._finish_large(self._held.num_rows)
         yield from self._whole(self._held.num_rows, len(self._codes))
@@ -149,7 +141,7 @@ class _Cut:
         yield Fetched(self._take(rows), code, code, begins=False)
 
     def _whole(self, rows: int, stop: int) -> Iterator[Fetched]:
-        """Give the first rows, which are all that there is of the codes before ``stop``."""
+        """Yield the first rows, which are all that there is of the codes before ``stop``."""
         if stop > self.done:
             low, high = int(self._codes[self.done]), int(self._codes[stop - 1])
             self.done = stop

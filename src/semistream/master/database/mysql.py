@@ -1,4 +1,4 @@
-"""MySQL and MariaDB: rows come by the text protocol, keys go as a JSON table."""
+"""MySQL and MariaDB: rows come by the text protocol, keys are sent as a JSON table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.errors import OptionError
-from semistream.master.database.columns import Column, Format
-from semistream.master.database.dialect import Dialect, Found, Statement, joined
+from semistream.master.database.columns import Column
+from semistream.master.database.dialect import Description, Dialect, Statement, join_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MySQL"]
 
+# Errors of the server and the client after which a retry can help: connections, locks, shutdown.
 _TRANSIENT = {
     0, 1040, 1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1614,
     1927, 1969, 2002, 2003, 2006, 2013, 2014, 2055, 3024, 4031,
@@ -64,21 +65,21 @@ WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s
 
 
 class MySQL(Dialect):
-    """Speaks to MySQL from 8.0 on and MariaDB from 10.6 on by PyMySQL."""
+    """MySQL from 8.0 on and MariaDB from 10.6 on, by PyMySQL."""
 
-    form = Format(lenenc=True)
+    lenenc = True
 
     def connect(self, address: Address) -> Any:  # noqa: ANN401
         """Connect; times are in UTC."""
         secret = address.secret()
-        given = {
+        login = {
             "host": address.host,
             "port": address.port,
             "user": address.user,
             "password": secret.reveal() if secret else None,
             "database": address.database,
         }
-        known = {name: value for name, value in given.items() if value}
+        known = {name: value for name, value in login.items() if value}
         defaults = {"connect_timeout": 10, "read_timeout": 300, "program_name": "semistream"}
         return _driver().connect(
             **{**defaults, **_options(address), **known},
@@ -87,8 +88,8 @@ class MySQL(Dialect):
             init_command="SET time_zone = '+00:00'",
         )
 
-    def describe(self, connection: Any, parts: Sequence[str]) -> Found | None:  # noqa: ANN401
-        """Look a table up in the information schema."""
+    def describe(self, connection: Any, parts: Sequence[str]) -> Description | None:  # noqa: ANN401
+        """Describe a table by the information schema."""
         name = (parts[0] if len(parts) > 1 else None, parts[-1])
         with connection.cursor() as cursor:
             cursor.execute(_COLUMNS, name)
@@ -99,14 +100,14 @@ class MySQL(Dialect):
             indexes = [(bool(u), sorted(json.loads(names))) for u, names in cursor.fetchall()]
             cursor.execute(_ROWS, name)
             rows = cursor.fetchone()
-        return Found(
+        return Description(
             tuple(_column(*column) for column in columns),
             int((rows and rows[0]) or 0),
             tuple((unique, tuple(name for _, name in names)) for unique, names in indexes),
         )
 
     def messages(self, connection: Any, statement: Statement) -> Iterator[bytes]:  # noqa: ANN401
-        """Run a query and give its rows before the driver takes them apart: that is its work."""
+        """Run a query; yield its rows unparsed: parsing takes most of the driver's time."""
         from pymysql.connections import MySQLResult  # noqa: PLC0415 - an extra
         from pymysql.constants import COMMAND  # noqa: PLC0415
 
@@ -128,7 +129,7 @@ class MySQL(Dialect):
         number = error.args[0] if error.args else 0
         return number in _TRANSIENT
 
-    def quoted(self, name: str) -> str:
+    def quote(self, name: str) -> str:
         """Quote as MySQL does, whatever its mode."""
         return f"`{name.replace('`', '``').replace('%', '%%')}`"
 
@@ -136,16 +137,16 @@ class MySQL(Dialect):
         columns = ", ".join(f"k{i} {_json_type(c)} PATH '$[{i}]'" for i, c in enumerate(keys))
         table = f"JSON_TABLE(%s, '$[*]' COLUMNS (n FOR ORDINALITY, {columns})) AS k"
         if len(values) == 1 and pa.types.is_integer(values[0].type):
-            return Statement(table, (f"[[{joined(values[0], '],[')}]]",))
+            return Statement(table, (f"[[{join_numbers(values[0], '],[')}]]",))
         rows = zip(*(_json_values(array) for array in values), strict=True)
         return Statement(table, (json.dumps(list(rows), ensure_ascii=False),))
 
     def _same_key(self, column: Column, number: int) -> str:
-        key = f"k.k{number}"
-        return f"{self._column(column.name)} = {f'UNHEX({key})' if _is_binary(column) else key}"
+        key = f"UNHEX(k.k{number})" if column.kind == pa.binary() else f"k.k{number}"
+        return f"{self._column(column.name)} = {key}"
 
     def key_problem(self, column: Column) -> str:
-        """Say why a column cannot be a key, if it cannot."""
+        """Return why a column cannot be a key; empty if it can."""
         known = column.declared in _INTEGERS or column.declared in _TEXTS | _BYTES
         if known or column.declared in {"decimal", "date", "datetime", "timestamp", "year"}:
             return ""
@@ -162,14 +163,14 @@ def _driver() -> Any:  # noqa: ANN401
 
 
 def _options(address: Address) -> dict[str, Any]:
-    """Give the driver what stands behind the question mark of the URL."""
-    found: dict[str, Any] = {}
+    """Convert the options of the URL to the driver's types."""
+    options: dict[str, Any] = {}
     for name, value in address.options:
         if name not in _OPTIONS:
             raise OptionError.unknown("option of the URL", name, _OPTIONS)
         kind = _OPTIONS[name]
-        found[name] = value.lower() in {"1", "true", "yes", "on"} if kind is bool else kind(value)
-    return found
+        options[name] = value.lower() in {"1", "true", "yes", "on"} if kind is bool else kind(value)
+    return options
 
 
 def _column(
@@ -182,32 +183,23 @@ def _column(
     collation: str | None,
 ) -> Column:
     declared = declared.lower()
-    sql = _SQL.get(declared, "{}")
-    full = f"{whole} CHARACTER SET {charset} COLLATE {collation}" if charset else whole
-    return Column(name, _kind(declared, whole, precision, scale), sql, declared, True, full)
-
-
-def _kind(declared: str, whole: str, precision: int | None, scale: int | None) -> pa.DataType:
     if declared in _INTEGERS:
         sign = "u" if "unsigned" in whole.lower() else ""
-        return pa.type_for_alias(f"{sign}int{_INTEGERS[declared]}")
-    if declared == "decimal":
+        kind = pa.type_for_alias(f"{sign}int{_INTEGERS[declared]}")
+    elif declared == "decimal":
         wide = pa.decimal256 if (precision or 0) > 38 else pa.decimal128
-        return wide(precision or 10, scale or 0)
-    if declared in _BYTES:
-        return pa.binary()
-    return _KINDS.get(declared, pa.string())
-
-
-def _is_binary(column: Column) -> bool:
-    return bool(column.kind == pa.binary())
+        kind = wide(precision or 10, scale or 0)
+    else:
+        kind = pa.binary() if declared in _BYTES else _KINDS.get(declared, pa.string())
+    full = f"{whole} CHARACTER SET {charset} COLLATE {collation}" if charset else whole
+    return Column(name, kind, _SQL.get(declared, "{}"), declared, True, full)
 
 
 def _json_type(column: Column) -> str:
-    """Give the type of a key's column in a JSON table: one that an index can be used for."""
+    """Return the type of a key's column in a JSON table: one that an index can be used for."""
     if column.declared in _INTEGERS or column.declared == "year":
         return "BIGINT UNSIGNED" if pa.types.is_unsigned_integer(column.kind) else "BIGINT"
-    if _is_binary(column):
+    if column.kind == pa.binary():
         return "LONGTEXT"
     if column.declared in {"datetime", "timestamp"}:
         return "DATETIME(6)"

@@ -1,4 +1,4 @@
-"""PostgreSQL: rows come by binary COPY, keys go as arrays."""
+"""PostgreSQL: rows come by binary COPY, keys are sent as arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.errors import OptionError
-from semistream.master.database.columns import Column, Format
-from semistream.master.database.dialect import Dialect, Found, Statement, joined
+from semistream.master.database.columns import Column
+from semistream.master.database.dialect import Description, Dialect, Statement, join_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,6 +22,7 @@ __all__ = ["PostgreSQL"]
 
 _HEADER = 19  # bytes before the first row of a binary COPY: signature, flags, no extension
 _END = b"\xff\xff"
+# Classes of SQLSTATE after which a retry can help: connections, rollbacks, resources, shutdown.
 _TRANSIENT = ("08", "40", "53", "57", "55P03", "58030", "25P03")
 _PERMANENT_LOGIN = re.compile(
     r"authentication failed|no password supplied|does not exist|no pg_hba.conf entry|"
@@ -76,15 +77,15 @@ GROUP BY i.indexrelid, i.indrelid, i.indisunique, i.indpred
 
 
 class PostgreSQL(Dialect):
-    """Speaks to PostgreSQL by psycopg."""
+    """PostgreSQL, by psycopg."""
 
-    form = Format(lenenc=False)
+    lenenc = False
 
     def connect(self, address: Address) -> Any:  # noqa: ANN401
         """Connect; what is not in the URL comes from PG… variables and the password file."""
         psycopg = _driver()
         secret = address.secret()
-        given = {
+        login = {
             "host": address.host,
             "port": address.port,
             "user": address.user,
@@ -96,26 +97,26 @@ class PostgreSQL(Dialect):
             "tcp_user_timeout": 30_000,
             "application_name": "semistream",
         }
-        known = {name: value for name, value in given.items() if value}
+        known = {name: value for name, value in login.items() if value}
         return psycopg.connect(
             **{**defaults, **dict(address.options), **known},
             autocommit=True,
             client_encoding="UTF8",
         )
 
-    def describe(self, connection: Any, parts: Sequence[str]) -> Found | None:  # noqa: ANN401
-        """Look a table up in the catalogue."""
+    def describe(self, connection: Any, parts: Sequence[str]) -> Description | None:  # noqa: ANN401
+        """Describe a table by the catalogue."""
         name = ".".join(_plain_quoted(part) for part in parts)
-        found = connection.execute(
+        known = connection.execute(
             "SELECT oid, reltuples FROM pg_class WHERE oid = to_regclass(%s)", (name,)
         ).fetchone()
-        if found is None:
+        if known is None:
             return None
-        columns = connection.execute(_COLUMNS, (found[0],)).fetchall()
-        indexes = connection.execute(_INDEXES, (found[0],)).fetchall()
-        return Found(
+        columns = connection.execute(_COLUMNS, (known[0],)).fetchall()
+        indexes = connection.execute(_INDEXES, (known[0],)).fetchall()
+        return Description(
             tuple(_column(*column) for column in columns),
-            max(0, int(found[1])),
+            max(0, int(known[1])),
             tuple((bool(unique), tuple(names)) for unique, names in indexes),
         )
 
@@ -143,33 +144,38 @@ class PostgreSQL(Dialect):
             return not (asked or _PERMANENT_LOGIN.search(str(error)))
         return False
 
-    def quoted(self, name: str) -> str:
+    def quote(self, name: str) -> str:
         """Quote by the driver's rules."""
         return _plain_quoted(name).replace("%", "%%")
 
     def _key_source(self, keys: Sequence[Column], values: Sequence[pa.Array]) -> Statement:
-        arrays = ", ".join(f"%s::{key_type(column)}[]" for column in keys)
+        arrays = ", ".join(f"%s::{_KEYS[column.declared]}[]" for column in keys)
         names = ", ".join(f"k{i}" for i in range(len(keys)))
-        lists = tuple(map(_listed, values))
+        lists = tuple(  # integers as the text of an array, which is faster
+            f"{{{join_numbers(array, ',')}}}"
+            if pa.types.is_integer(array.type)
+            else array.to_pylist()
+            for array in values
+        )
         return Statement(f"unnest({arrays}) WITH ORDINALITY AS k({names}, n)", lists)
 
-    def _met(self, table: Table, condition: str) -> str:
+    def _join(self, table: Table, condition: str) -> str:
         """Look every key up, where there is an index to do it with.
 
-        Left to itself the planner reads the whole index for some thousand keys, with workers, which
-        takes twice as long and more cores. ``OFFSET 0`` keeps it from seeing through.
+        By itself the planner reads the whole index for some thousand keys, with workers, which
+        takes twice as long and more cores. ``OFFSET 0`` keeps it from merging the subquery.
         """
         if not table.unique:
-            return super()._met(table, condition)
+            return super()._join(table, condition)
         columns = ", ".join(self._column(column.name) for column in table.columns)
-        found = f"SELECT {columns} FROM {self._name(table)} AS t WHERE {condition} OFFSET 0"  # noqa: S608
-        return f"CROSS JOIN LATERAL ({found}) AS t"
+        rows = f"SELECT {columns} FROM {self._name(table)} AS t WHERE {condition} OFFSET 0"  # noqa: S608
+        return f"CROSS JOIN LATERAL ({rows}) AS t"
 
     def _same_key(self, column: Column, number: int) -> str:
         return f"{self._column(column.name)} = k.k{number}{_CAST.get(column.declared, '')}"
 
     def can_hold(self, column: Column, values: pa.Array) -> pa.Array:
-        """Tell which keys the column can hold at all; others would be refused, not just absent."""
+        """Return which keys the column can hold at all; a query for others would be refused."""
         if column.declared == "uuid":
             return pc.match_substring_regex(values, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
         if column.declared == "numeric" and values.type == pa.string():
@@ -180,13 +186,8 @@ class PostgreSQL(Dialect):
         return super().can_hold(column, values)
 
     def key_problem(self, column: Column) -> str:
-        """Say why a column cannot be a key, if it cannot."""
+        """Return why a column cannot be a key; empty if it can."""
         return "" if column.declared in _KEYS else f"{column.declared} has no list of keys here"
-
-
-def key_type(column: Column) -> str:
-    """Give the type in which keys are sent."""
-    return _KEYS[column.declared]
 
 
 def _driver() -> Any:  # noqa: ANN401
@@ -199,23 +200,16 @@ def _driver() -> Any:  # noqa: ANN401
 
 
 def _next(pgconn: Any) -> bytes | None:  # noqa: ANN401
-    """Give the row that has arrived already, if one has: to wait for each costs more than it."""
-    found, data = pgconn.get_copy_data(1)
-    if found >= 0:
-        return bytes(data) if found else None
+    """Return the row that has arrived already, if one has; to wait for each costs more."""
+    size, data = pgconn.get_copy_data(1)
+    if size >= 0:
+        return bytes(data) if size else None
     from psycopg import errors, pq  # noqa: PLC0415 - an extra
 
     result = pgconn.get_result()
     state = result.error_field(pq.DiagnosticField.SQLSTATE) if result else None
     text = (result.error_message if result else pgconn.error_message).decode(errors="replace")
     raise errors.lookup(state.decode())(text) if state else errors.OperationalError(text)
-
-
-def _listed(values: pa.Array) -> Any:  # noqa: ANN401 - what the driver takes for an array
-    """Give keys as an array of the database; integers as its text, which is faster."""
-    if pa.types.is_integer(values.type):
-        return f"{{{joined(values, ',')}}}"
-    return values.to_pylist()
 
 
 def _plain_quoted(name: str) -> str:
@@ -232,15 +226,8 @@ def _column(name: str, declared: str, modifier: int) -> Column:
         return Column(name, _BINARY[declared], f"{{}}::{declared}", declared, text=False)
     if declared == "bytea":
         return Column(name, pa.binary(), "{}::bytea", declared, text=True)
-    kind = _decimal(modifier) if declared == "numeric" else pa.string()
-    return Column(name, kind, "{}::text", declared, text=True)
-
-
-def _decimal(modifier: int) -> pa.DataType:
-    """Give the type of a numeric; one without a precision stays text, lest anything be lost."""
-    if modifier < 0:
-        return pa.string()
+    kind = pa.string()  # also of a numeric without a precision: text loses nothing
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
-    if precision > 76 or scale > precision:
-        return pa.string()
-    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
+    if declared == "numeric" and modifier >= 0 and scale <= precision <= 76:
+        kind = (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
+    return Column(name, kind, "{}::text", declared, text=True)

@@ -1,7 +1,7 @@
 """Several reads of a file in flight at once, by the kernel's asynchronous I/O (io_submit(2)).
 
-Threads would do without the kernel's help, and were tried: a read that ends must wake its thread,
-and that one ours, 50 to 100 µs each on an idle processor, as long as the read itself.
+Threads were tried: a read that ends must wake its thread, and that one ours, 50 to 100 µs each on
+an idle processor, as long as the read itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Calls(NamedTuple):
 
 
 _CALLS = {"x86_64": _Calls(206, 207, 209, 208), "aarch64": _Calls(0, 1, 2, 4)}
-_MOST_IDLE = 4  # of a depth
+_MOST_IDLE = 4  # contexts of a depth: to create and destroy one takes 30 ms
 _idle: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # by process and depth
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -73,13 +73,13 @@ class Reads:
         self._controls = [_Control(data=slot) for slot in range(depth)]
         self._events = (_Event * depth)()
         self._results: dict[int, int] = {}
-        self._flying: set[int] = set()
+        self._in_flight: set[int] = set()
         self._process = os.getpid()
-        weakref.finalize(self, _end, calls, (self._process, depth), context, self._flying)
+        weakref.finalize(self, _end, calls, (self._process, depth), context, self._in_flight)
 
     @classmethod
     def open(cls, depth: int) -> Reads | None:
-        """Make room for so many reads, or give None where the system has no such calls."""
+        """Create a context for so many reads; return None where the system has no such calls."""
         calls, context = _CALLS.get(platform.machine()), ctypes.c_ulong(0)
         if calls is not None and (idle := _idle[os.getpid(), depth]):
             return cls(calls, idle.pop(), depth)
@@ -89,7 +89,7 @@ class Reads:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process made it: what is in flight does not come along when it forks."""
+        """Whether this process made it: reads in flight are not inherited by a fork."""
         return self._process == os.getpid()
 
     def start(self, slot: int, file: int, address: int, size: int, offset: int) -> bool:
@@ -100,18 +100,18 @@ class Reads:
         context = ctypes.c_ulong(self._context)
         taken = _libc.syscall(self._calls.submit, context, ctypes.c_long(1), pointer) == 1
         if taken:
-            self._flying.add(slot)
+            self._in_flight.add(slot)
         return bool(taken)
 
     def wait(self, slot: int) -> int:
-        """Wait for a read that was started; give the bytes it got, or a negative error number."""
-        while slot in self._flying:
+        """Wait for a read that was started; return its bytes, or a negative error number."""
+        while slot in self._in_flight:
             self._collect()
         return self._results.pop(slot, -errno.EINVAL)
 
     def wait_for_all(self) -> None:
         """Wait until nothing is in flight any more."""
-        while self._flying:
+        while self._in_flight:
             self._collect()
         self._results.clear()
 
@@ -125,21 +125,21 @@ class Reads:
             None,
         )
         if count < 0 and ctypes.get_errno() != errno.EINTR:  # nothing will come any more
-            self._results |= dict.fromkeys(self._flying, -ctypes.get_errno())
-            self._flying.clear()
+            self._results |= dict.fromkeys(self._in_flight, -ctypes.get_errno())
+            self._in_flight.clear()
         for event in self._events[: max(0, count)]:
             self._results[event.data] = event.result
-            self._flying.discard(event.data)
+            self._in_flight.discard(event.data)
 
 
-def _end(calls: _Calls, made: tuple[int, int], context: int, flying: set[int]) -> None:
-    """Keep the room for others of this process and depth, or give it back, which takes 30 ms.
+def _end(calls: _Calls, owner: tuple[int, int], context: int, flying: set[int]) -> None:
+    """Keep the context for others of this process and depth, or destroy it.
 
-    With something in flight it is given back, and that is waited for.
+    With reads in flight it is destroyed, which waits for them.
     """
-    idle = _idle[made]
-    if made[0] == os.getpid() and not flying and len(idle) < _MOST_IDLE:
+    idle = _idle[owner]
+    if owner[0] == os.getpid() and not flying and len(idle) < _MOST_IDLE:
         idle.append(context)
-    elif made[0] == os.getpid():
+    elif owner[0] == os.getpid():
         _libc.syscall(calls.destroy, ctypes.c_ulong(context))
         flying.clear()  # a sweep that was left in the middle may be closed after this

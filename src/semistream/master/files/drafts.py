@@ -1,9 +1,9 @@
 """Files that appear whole or not at all.
 
-A build writes to unnamed files and gives them their names when all is written, so that a process
-that dies, even by SIGKILL, leaves nothing behind. Where a file system has no unnamed files, drafts
-have names with a prefix that the next build removes. A name is never given twice, so that whoever
-has opened a file, or is about to, reads what was written with the manifest that names it.
+A build writes to unnamed files and links their names when all is written, so that a process that
+dies, even by SIGKILL, leaves nothing behind. Where a file system has no unnamed files, drafts have
+names with a prefix that the next build removes. A name is never used twice, so that whoever has
+opened a file, or is about to, reads what was written with the manifest that names it.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ __all__ = [
 
 _PREFIX = ".draft-"
 _LOCK = ".lock"  # stays: were it removed, two could hold two files of this name
-_REMOVALS = 10
-_COPY = 1 << 30
+_REMOVALS = 10  # attempts to empty a folder that tasks may still write to
+_COPY = 1 << 30  # bytes of one call: less than the kernel's limit of 2 GiB
 DATA = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.(pages|index|filter|changes|manifest)")
-"""The names of data files; whatever else is in a master's folder is not touched."""
+"""Names of data files; whatever else is in a master's folder is not touched."""
 
 
 @contextmanager
@@ -66,13 +66,13 @@ def writing(path: Path) -> Iterator[None]:
             f"{where} cannot be written: {error.strerror or error}; make room there, mend "
             "permissions or the disk, or choose another path, and try again"
         )
-        failed = MasterError(msg)
-        failed.errno = error.errno  # some callers go on without what is not permitted
-        raise failed from error
+        failure = MasterError(msg)
+        failure.errno = error.errno  # some callers go on without what is not permitted
+        raise failure from error
 
 
 class _File(io.FileIO):
-    """A file whose errors name it; a descriptor alone has no name."""
+    """A file whose errors name it; a descriptor has no name."""
 
     def __init__(self, handle: int, path: Path) -> None:
         super().__init__(handle, "r+b")
@@ -100,7 +100,7 @@ class Draft:
         self.file.write(content)
 
     def append(self, path: Path, start: int = 0, length: int | None = None) -> None:
-        """Put a file's content, or some of it, at the end; the file system may share the bytes."""
+        """Append a file's content, or some of it; the file system may share the bytes."""
         end = self.file.seek(0, os.SEEK_END)
         with path.open("rb", buffering=0) as source:
             wanted = os.fstat(source.fileno()).st_size - start if length is None else length
@@ -123,7 +123,7 @@ class Draft:
             os.fsync(self.file.fileno())
 
     def publish(self, name: str) -> None:
-        """Give the file its name, replacing what had it."""
+        """Name the file atomically; the last writer wins."""
         with writing(self._folder / name):
             if self._name is None:
                 self._link(self._fresh_name())
@@ -132,7 +132,7 @@ class Draft:
             self._name = None
 
     def publish_first(self, name: str) -> bool:
-        """Give the file its name unless another has it; tell whether it was given."""
+        """Name the file unless another has the name; return whether that succeeded."""
         try:
             if self._name is None:
                 self._link(self._folder / name)
@@ -157,7 +157,7 @@ class Draft:
         self._name = name
 
     def close(self) -> None:
-        """Close the file; one that was not published is gone."""
+        """Close the file; one that was not published is removed."""
         self.file.close()
         if self._name is not None:
             self._name.unlink(missing_ok=True)
@@ -170,7 +170,7 @@ class Draft:
 
 
 def publish(folder: Path, data: dict[str, Draft], manifest: tuple[str, Draft]) -> None:
-    """Give the data files their names, then the manifest, which makes them the master."""
+    """Name the data files, then the manifest, which makes them the master."""
     name, draft = manifest
     for file in (*data.values(), draft):
         file.sync()
@@ -182,7 +182,7 @@ def publish(folder: Path, data: dict[str, Draft], manifest: tuple[str, Draft]) -
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names of a folder's files to disk; of a file, its bytes."""
+    """Write a folder's entries, or a file's bytes, to disk."""
     with writing(folder):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -192,7 +192,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, parents: bool = False) -> None:
-    """Make a folder unless it is there, and those above it if asked; their names reach the disk."""
+    """Create a folder if need be, with its parents if asked; their names reach the disk."""
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=parents, exist_ok=True)
@@ -205,7 +205,7 @@ def make_folder(folder: Path, parents: bool = False) -> None:
 
 
 def scratch(folder: Path | None) -> IO[bytes]:
-    """Open a file without a name, gone when it is closed."""
+    """Open a temporary file without a name."""
     place = folder or Path(tempfile.gettempdir())
     with tempfile.TemporaryFile(prefix=_PREFIX, dir=place, buffering=0) as file:
         return io.BufferedRandom(_File(os.dup(file.fileno()), place))
@@ -216,22 +216,17 @@ def remove_others(folder: Path, keep: Iterable[str]) -> None:
     kept = set(keep)
     for path in folder.iterdir():
         ours = path.name.startswith(_PREFIX) or DATA.fullmatch(path.name)
-        if ours and path.name not in kept:
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    if not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    for _ in range(_REMOVALS):  # a task that still runs may put a file in while it is emptied
-        shutil.rmtree(path, ignore_errors=True)
-        if not path.exists():
-            return
+        if not ours or path.name in kept:
+            continue
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
+        for _ in range(_REMOVALS):  # a task that still runs may put a file in while it is emptied
+            if path.exists():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def staging_folder(folder: Path) -> Path:
-    """Make a folder for the parts of a build by many processes; it goes the way of drafts."""
+    """Create a folder for the parts of a distributed build; it is removed like a draft."""
     path = folder / f"{_PREFIX}{uuid.uuid4().hex}"
     path.mkdir()
     return path
@@ -239,12 +234,12 @@ def staging_folder(folder: Path) -> Path:
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Hold the folder for one build; create it, and remove it again if nothing came of it."""
+    """Lock the folder for one build; create it, and remove it again if it stays empty."""
     with writing(folder):
         created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         with writing(folder):
-            handle = _locked(folder)
+            handle = _lock(folder)
         try:
             yield
         finally:
@@ -258,13 +253,17 @@ def exclusive(folder: Path) -> Iterator[None]:
                 path.rmdir()  # succeeds only if empty
 
 
-def _locked(folder: Path) -> int:
+def _lock(folder: Path) -> int:
     while True:
         make_folder(folder, parents=True)
         try:
-            handle = _opened(folder)
+            handle = open_lock(folder / _LOCK)
         except FileNotFoundError:  # removed by a build that failed just now
             continue
+        except OSError:
+            if os.access(folder, os.W_OK):
+                raise
+            handle = os.open(folder, os.O_RDONLY)  # no one can build for want of permission
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -273,61 +272,45 @@ def _locked(folder: Path) -> int:
             raise MasterError(msg) from None
         if os.fstat(handle).st_nlink:
             return handle
-        os.close(handle)  # likewise removed, before it was ours
+        os.close(handle)  # likewise removed, before it was locked
 
 
-def _opened(folder: Path) -> int:
-    """Open what is locked; the folder itself where nobody can build for want of permission."""
-    try:
-        return open_lock(folder / _LOCK)
-    except OSError:
-        if os.access(folder, os.W_OK):
-            raise
-        return os.open(folder, os.O_RDONLY)
-
-
-def held_pages(address: int, size: int) -> int:
-    """Give how many pages of mapped memory the operating system holds; −1 if it does not tell."""
-    held = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
-    failed = ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), held)
-    return -1 if failed else sum(page & 1 for page in bytes(held))
+def resident_pages(address: int, size: int) -> int:
+    """Return how many pages of mapped memory are in the page cache; −1 if that is unknown."""
+    flags = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    failed = ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), flags)
+    return -1 if failed else sum(flag & 1 for flag in bytes(flags))
 
 
 class ReadFile:
-    """A file opened for reading; it stays readable when a build replaces the master."""
+    """A file open for reading; it stays readable when a build replaces the master."""
 
     def __init__(self, path: Path, flags: int = 0) -> None:
         self.path = path
-        self._handle = -1
-        self._mapped: pa.Buffer | None = None
-        self._handle = os.open(path, os.O_RDONLY | flags)
-        self.size = os.fstat(self._handle).st_size
-
-    @property
-    def handle(self) -> int:
+        self.handle = -1
         """The file's descriptor."""
-        return self._handle
+        self._map: pa.Buffer | None = None
+        self.handle = os.open(path, os.O_RDONLY | flags)
+        self.size = os.fstat(self.handle).st_size
 
     def mapped(self) -> pa.Buffer:
-        """Give the whole content, mapped into memory; once, for what was touched stays at hand."""
-        if self._mapped is None:
-            whole = mmap.mmap(self._handle, self.size, prot=mmap.PROT_READ) if self.size else b""
-            self._mapped = pa.py_buffer(whole)
-        return self._mapped
+        """Map the whole content into memory, once: readers share what was touched."""
+        if self._map is None:
+            whole = mmap.mmap(self.handle, self.size, prot=mmap.PROT_READ) if self.size else b""
+            self._map = pa.py_buffer(whole)
+        return self._map
 
     def expect(self, start: int, length: int) -> None:
-        """Tell the operating system that these bytes are wanted soon, and do not wait for them."""
-        os.posix_fadvise(self._handle, start, length, os.POSIX_FADV_WILLNEED)
+        """Ask the operating system to read these bytes ahead."""
+        os.posix_fadvise(self.handle, start, length, os.POSIX_FADV_WILLNEED)
 
     def read_into(self, memory: memoryview, start: int) -> int:
-        """Fill ``memory`` with the bytes from ``start`` on; give how many there were."""
+        """Fill ``memory`` with the bytes from ``start`` on; return how many there were."""
         done = 0
-        while done < len(memory) and (
-            got := os.preadv(self._handle, [memory[done:]], start + done)
-        ):
+        while done < len(memory) and (got := os.preadv(self.handle, [memory[done:]], start + done)):
             done += got
         return done
 
     def __del__(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
+        if self.handle >= 0:
+            os.close(self.handle)

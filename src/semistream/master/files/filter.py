@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyFilter", "filter_words"]
 
-_LEAST_READ = 4096  # words
-_HASHES = 4
+_LEAST_READ = 4096  # words: with fewer, calls take longer than bytes
+_HASHES = 4  # as the kernels compute
 _LEAST_BITS = 4  # a key; below, more than one absent key in six passes
 
 
 def filter_words(keys: int) -> int:
-    """Give the 64-bit words of a filter with at least 8 bits a key, a power of two.
+    """Return the 64-bit words of a filter with at least 8 bits a key, a power of two.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def filter_words(keys: int) -> int:
 
 
 class KeyFilter:
-    """Tells which codes are certainly absent.
+    """A Bloom filter over codes: only absence is certain.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class KeyFilter:
 
     @classmethod
     def zeros(cls, words: int) -> KeyFilter:
-        """Make a filter over no keys."""
+        """Return a filter over no keys."""
         return cls(np.zeros(words, dtype=np.uint64))
 
     @classmethod
@@ -87,29 +87,29 @@ class KeyFilter:
 
     @property
     def fill(self) -> float:
-        """The share of its bits that are set."""
+        """Fraction of its bits that are set."""
         return float(np.bitwise_count(self.words).sum()) / max(1, 64 * len(self.words))
 
     def add(self, codes: npt.NDArray[np.int64]) -> None:
-        """Note that these codes are present."""
+        """Add these codes."""
         bloom_add(self.words, codes)
 
     def may_contain(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Tell for each code whether it may be present; false means that it is not."""
+        """Return for each code whether it may be present; False is certain."""
         out = np.empty(len(codes), dtype=np.bool_)
         bloom_test(self.words, codes, out)
         return out
 
     @staticmethod
     def affordable(words: int, keys: int, room: int) -> int:
-        """Give the words of the largest folding that fits ``room`` bytes, 0 if none is useful."""
+        """Return the words of the largest folding that fits ``room`` bytes, 0 if none is useful."""
         while words and words * 8 > room:
             words //= 2
         return words if words * 64 >= _LEAST_BITS * keys else 0
 
     @staticmethod
     def false_positives(words: int, keys: int) -> float:
-        """Give the share of absent codes that a filter of so many words lets pass.
+        """Return the fraction of absent codes that a filter of so many words lets pass.
 
         Examples
         --------
@@ -119,7 +119,7 @@ class KeyFilter:
         return float((1 - math.exp(-_HASHES * keys / (64 * words))) ** _HASHES)
 
     def folded(self, words: int) -> KeyFilter:
-        """Give this filter at a smaller size."""
+        """Return this filter, folded to a smaller size."""
         if words == len(self.words):
             return self
         parts = self.words.reshape(-1, words)

@@ -1,4 +1,4 @@
-"""What stands on disk: a manifest, an index of page parts, the pages, a filter.
+"""The format on disk: a manifest, an index of page parts, the pages, a filter.
 
 ::
 
@@ -61,6 +61,7 @@ __all__ = [
 
 FORMAT_VERSION = 2
 ALIGNMENT = 4096
+"""Bytes: O_DIRECT reads whole blocks of the disk."""
 MANIFEST = "manifest.json"
 GENERATIONS = 8
 """Earlier snapshots whose changes are kept: older hot sets are not worth carrying over."""
@@ -79,7 +80,7 @@ def aligned(size: int) -> int:
 
 
 def checksum(data: Any) -> int:  # noqa: ANN401 - anything with the buffer protocol
-    """Give the checksum (XXH3, 64 bits) of some bytes; about 30 GB/s, so it is always on."""
+    """Compute the checksum (XXH3, 64 bits) of some bytes; at about 30 GB/s it is always on."""
     return xxhash.xxh3_64_intdigest(data)
 
 
@@ -89,7 +90,7 @@ class Manifest:
 
     snapshot: str
     files: str
-    """What the names of the data files begin with; another in every build."""
+    """Prefix of the names of the data files; another in every build."""
     key: tuple[str, ...]
     schema: pa.Schema
     page_bytes: int
@@ -102,15 +103,15 @@ class Manifest:
     parent: str = ""
     """The ``files`` of the snapshot that this one was made from by changes; empty if by none."""
     source: Mapping[str, Any] = field(default_factory=dict)
-    """What the rows were read from: ``kind``, ``uri``, ``version`` and what else it takes."""
+    """The table that the rows were read from: ``kind``, ``uri``, ``version``, …."""
     changed: int = 0
-    """How many codes the file of changes has: 64 bits each, little endian, sorted."""
+    """Number of codes in the file of changes: 64 bits each, little endian, sorted."""
     changes_checksum: int = 0
     seed: int = 0
-    """What codes that are hashes depend on, 128 bits; see `Keys.seed`."""
+    """Seed of codes that are hashes, 128 bits; see `Keys.seed`."""
 
     def name(self, kind: str) -> str:
-        """Give the name of a file: ``"pages"``, ``"index"``, ``"filter"``, ``"manifest"``, …."""
+        """Return the name of a file: ``"pages"``, ``"index"``, ``"filter"``, ``"manifest"``, …."""
         return f"{self.files}.{kind}"
 
     @property
@@ -121,7 +122,7 @@ class Manifest:
         return [self.name(kind) for kind in ["pages", "index", *filters, *changes]]
 
     def changes(self, folder: Path) -> npt.NDArray[np.int64]:
-        """Give the sorted codes whose rows differ from the parent's; none where there is none."""
+        """Read the sorted codes whose rows differ from the parent's; none without a parent."""
         if not self.parent:
             return np.empty(0, dtype=np.int64)
         path = folder / self.name("changes")
@@ -132,7 +133,7 @@ class Manifest:
         return np.frombuffer(data, dtype="<i8").astype(np.int64)
 
     def dump(self) -> bytes:
-        """Give the manifest as JSON."""
+        """Write the manifest as JSON."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
         values["statistics"] = asdict(self.statistics)
@@ -141,17 +142,21 @@ class Manifest:
 
     @classmethod
     def load(cls, folder: Path, name: str = MANIFEST) -> Manifest:
-        """Read the manifest of a master, or say what is wrong with it."""
+        """Read a manifest; raise an error that says what is wrong with it."""
         path = folder / name
         try:
             values = json.loads(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
-            raise _not_found(folder) from None
+            msg = f"{folder}: no master table is here; make one with semistream.build_master"
+            if lost := lost_manifest(folder):
+                copy = f"cp {folder / lost} {folder / MANIFEST}"
+                msg = f"{folder}: {MANIFEST} is missing, a copy of it is not: {copy}"
+            raise MasterNotFoundError(msg) from None
         except OSError as error:
             msg = f"{path}: the manifest cannot be read: {error.strerror}"
-            failed = MasterError(msg)
-            failed.errno = error.errno
-            raise failed from error
+            failure = MasterError(msg)
+            failure.errno = error.errno
+            raise failure from error
         except (ValueError, RecursionError) as error:
             msg = f"{path}: the manifest is damaged ({error}); build the master again"
             raise MasterError(msg) from error
@@ -170,7 +175,10 @@ class Manifest:
             msg = f"{path}: the manifest is damaged, its checksum differs; build the master again"
             raise MasterError(msg)
         try:
-            manifest = cls._of(values)
+            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values.pop("schema"))))
+            statistics = Statistics(**values.pop("statistics"))
+            key = tuple(values.pop("key"))
+            manifest = cls(schema=schema, statistics=statistics, key=key, **values)
             problem = next(_problems(manifest), None)
         except (AttributeError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
             problem = f"{type(error).__name__}: {error}"
@@ -179,19 +187,12 @@ class Manifest:
             raise MasterError(msg)
         return manifest
 
-    @classmethod
-    def _of(cls, values: dict[str, Any]) -> Manifest:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values.pop("schema"))))
-        statistics = Statistics(**values.pop("statistics"))
-        key = tuple(values.pop("key"))
-        return cls(schema=schema, statistics=statistics, key=key, **values)
-
 
 def _problems(manifest: Manifest) -> Iterator[str]:
-    """Say what no build can have written: types and sizes, as far as the manifest alone tells.
+    """Yield what no build can have written: types and sizes that contradict each other.
 
-    The checksum tells damage, not intent. What is let through here is believed elsewhere: names
-    become paths, sizes become memory and loops.
+    The checksum shows damage, not intent. What passes here is trusted elsewhere: names become
+    paths, sizes become memory and loops.
     """
     m, s = manifest, manifest.statistics
     if not _is_files(m.files) or m.snapshot != m.files.partition("-")[0]:
@@ -206,7 +207,10 @@ def _problems(manifest: Manifest) -> Iterator[str]:
         yield "the seed of hashes is no number of 128 bits"
     if not _fits(m, s):
         yield "sizes and counts do not go together"
-    if not _is_source(m.source):
+    named = isinstance(m.source, dict) and all(
+        isinstance(m.source.get(name), str) for name in ("kind", "uri")
+    )
+    if m.source != {} and not named:
         yield f"source is {m.source!r}"
     try:
         Keys.of(m.schema, m.key)
@@ -222,12 +226,6 @@ _NUMBERS = (
     *("page_bytes", "index_checksum", "pages_bytes", "filter_words", "filter_checksum"),
     *("changed", "changes_checksum"),
 )
-
-
-def _is_source(source: object) -> bool:
-    if not isinstance(source, dict):
-        return False
-    return not source or all(isinstance(source.get(name), str) for name in ("kind", "uri"))
 
 
 def _is_files(name: object) -> bool:
@@ -258,15 +256,6 @@ def lost_manifest(folder: Path) -> str:
         if DATA.fullmatch(path.name) and path.with_suffix(".pages").exists()
     ]
     return max(copies, key=lambda path: path.stat().st_mtime).name if copies else ""
-
-
-def _not_found(folder: Path) -> MasterNotFoundError:
-    lost = lost_manifest(folder)
-    if lost:
-        way = f"{MANIFEST} is missing, a copy of it is not: cp {folder / lost} {folder / MANIFEST}"
-        return MasterNotFoundError(f"{folder}: {way}")
-    msg = f"{folder}: no master table is here; make one with semistream.build_master"
-    return MasterNotFoundError(msg)
 
 
 def _json_checksum(values: dict[str, Any]) -> int:

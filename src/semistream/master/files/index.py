@@ -1,4 +1,4 @@
-"""The index of a master: where each part of a page lies, and what it must be."""
+"""The index of a master: offset, length, rows and checksum of each part of a page."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _SCHEMA = pa.schema(
     ]
 )
 LONGEST = 2**31 - 1
-"""Bytes that a part can have."""
+"""Bytes that a part can have: its length is a 32-bit integer."""
 
 
 class IndexWriter:
-    """Collects the lines of an index, 37 bytes each."""
+    """The lines of an index under construction, 37 bytes each."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -57,7 +57,7 @@ class IndexWriter:
         self.end = line[1] + aligned(line[3])
 
     def extend(self, lines: bytes) -> None:
-        """Add the lines of another index, whose pages are put behind these."""
+        """Add the lines of another index, whose pages are appended to these."""
         if lines:
             moved = np.frombuffer(bytearray(lines), dtype=_COLUMNS)
             moved["offset"] += self.end
@@ -70,7 +70,7 @@ class IndexWriter:
         return np.frombuffer(self._lines, dtype=_COLUMNS)
 
     def dump(self) -> bytes:
-        """Give the content of the index file: an Arrow IPC file of one record batch."""
+        """Write the content of the index file: an Arrow IPC file of one record batch."""
         lines = self.lines
         columns = [pa.array(np.ascontiguousarray(lines[name])) for name in _COLUMNS.names or ()]
         batch = pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS.names or ()))
@@ -110,7 +110,7 @@ class Index:
         return cls(**columns, page_code=pages, first_part=first)
 
     def parts(self, page: int) -> range:
-        """Give the parts of a page."""
+        """Return the parts of a page."""
         first = self.first_part
         if first is None:
             return range(page, page + 1)
@@ -118,12 +118,12 @@ class Index:
         return range(int(first[page]), end)
 
     def bounds(self, parts: range) -> tuple[int, int]:
-        """Give where neighbouring parts begin and end in the pages file."""
+        """Return where neighbouring parts begin and end in the pages file."""
         last = parts[-1]
         return int(self.offset[parts[0]]), int(self.offset[last]) + aligned(int(self.length[last]))
 
     def lines(self, parts: range) -> bytes:
-        """Give the lines of neighbouring parts, for a file that begins with them."""
+        """Return the lines of neighbouring parts, for a file that begins with them."""
         lines, some = np.empty(len(parts), dtype=_COLUMNS), slice(parts.start, parts.stop)
         for name in ("code", "offset", "checksum", "length", "rows", "widest"):
             lines[name] = getattr(self, name)[some]
@@ -133,7 +133,7 @@ class Index:
         return lines.tobytes()
 
     def page_at(self, byte: int) -> str:
-        """Say which page holds this byte of the pages file, for an error message."""
+        """Name the page that holds this byte of the pages file, for an error message."""
         part = max(0, int(np.searchsorted(self.offset, byte, side="right")) - 1)
         first = self.first_part
         page = part if first is None else int(np.searchsorted(first, part, side="right")) - 1
@@ -168,18 +168,18 @@ def _check(
     starts: npt.NDArray[np.bool_],
     manifest: Manifest,
 ) -> None:
-    """Refuse lines that do not follow from each other, or are not those the manifest tells of."""
+    """Refuse lines that do not follow from each other, or contradict the manifest."""
     c = columns
     part, end = index_fits(c["code"], c["offset"], c["length"], c["rows"], c["widest"], starts)
     if part >= 0:
         _refuse(file, f"part {part} does not follow from those before it")
-    found = {
+    counts = {
         "rows": int(columns["rows"].sum(dtype=np.int64)),
         "parts": len(starts),
         "pages": int(np.count_nonzero(starts)),
         "widest_row": int(columns["widest"].max(initial=0)),
         "largest_part": aligned(int(columns["length"].max(initial=0))),
     }
-    told = {name: getattr(manifest.statistics, name) for name in found}
-    if found != told or end != manifest.pages_bytes:
-        _refuse(file, f"it has {found} in {end:,} bytes, and the manifest tells of {told}")
+    expected = {name: getattr(manifest.statistics, name) for name in counts}
+    if counts != expected or end != manifest.pages_bytes:
+        _refuse(file, f"it has {counts} in {end:,} bytes, and the manifest has {expected}")

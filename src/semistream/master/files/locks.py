@@ -24,35 +24,35 @@ __all__ = ["open_lock", "wait_for_lock"]
 
 log = logging.getLogger(__name__)
 
-_WARN = 5.0  # seconds; whoever holds a lock for its purpose is done within a fraction of one
+_WARN = 5.0  # seconds; a lock is held for a fraction of one
 _GIVE_UP = 600.0  # a holder that was stopped, or means harm, never lets go
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1  # seconds of back-off
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock file for writing, made if there is none; return its descriptor.
+    """Open a lock file for writing, created if there is none; return its descriptor.
 
     Whoever may write to the folder may put a link there. So links are not followed, anything but a
-    plain file with one name is refused, and only a file that was made here is given a mode.
+    plain file with one name is refused, and the mode is set only of a file that was created here.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return _opened(path, flags)
+        return _open_existing(path, flags)
     _share(handle, path.parent)
     return handle
 
 
-def _opened(path: Path, flags: int) -> int:
+def _open_existing(path: Path, flags: int) -> int:
     try:
         handle = os.open(path, flags)
     except OSError as error:
         if error.errno not in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:
             raise
         raise _misfit(path) from error
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
         os.close(handle)
         raise _misfit(path)
     return handle
@@ -66,7 +66,7 @@ def _misfit(path: Path) -> MasterError:
 
 
 def _share(handle: int, folder: Path) -> None:
-    """Let those lock who may write to the folder, whatever the umask is, and no one else."""
+    """Allow those to lock who may write to the folder, whatever the umask is, and no one else."""
     of = folder.stat()
     with suppress(OSError):  # not in that group
         os.fchown(handle, -1, of.st_gid)

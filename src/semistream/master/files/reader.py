@@ -1,4 +1,4 @@
-"""The readers that bring a master's pages to an operator: mapped, or past the system's cache."""
+"""Readers of a master's pages: memory-mapped, or past the system's page cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semistream.arrow.memory import private_memory
 from semistream.arrow.page_shape import PageShape
 from semistream.errors import CorruptPageError, MasterError, OptionError
 from semistream.master.files.aio import Reads
-from semistream.master.files.drafts import ReadFile, held_pages
+from semistream.master.files.drafts import ReadFile, resident_pages
 from semistream.master.files.format import aligned, checksum
 
 if TYPE_CHECKING:
@@ -29,22 +29,21 @@ if TYPE_CHECKING:
 __all__ = ["READ", "PageReader", "reader_kind"]
 
 
-_AHEAD = 4  # runs that the operating system is told of before they are wanted
-_SAMPLE = 64  # parts
+_AHEAD = 4  # runs that the operating system reads ahead
+_SAMPLE = 64  # parts whose residence is checked: some 2 ms
 
 
 class PageReader(ABC):
-    """Brings parts of a master into an operator's disk buffer (the papers' D_B).
+    """Reads parts of a master into an operator's disk buffer (the papers' D_B).
 
-    A batch that `load` gave is valid until the next call: its memory is the buffer's.
+    A batch that `load` returns is valid until the next call: its memory is the buffer's.
     """
 
     flags: ClassVar[int] = 0
-    """How the pages file is opened."""
+    """Flags to open the pages file with."""
 
     def __init__(self, master: FileMaster, parts: int, run: int) -> None:  # noqa: ARG002 - see below
-        self.reads = 0
-        self.bytes_read = 0
+        self.reads = self.bytes_read = 0
         self._file = master.pages_file
         self._index = master.index
         self._schema = master.page_schema
@@ -66,12 +65,12 @@ class PageReader(ABC):
         raise NotImplementedError
 
     def held(self) -> float:
-        """Give the share of the master that lies in memory, as far as a sample tells."""
+        """Estimate from a sample the fraction of the master that lies in memory."""
         return 0.0
 
     @abstractmethod
     def _fetch(self, start: int, length: int) -> pa.Buffer:
-        """Give the bytes of the pages file from ``start`` on, in one read."""
+        """Read bytes of the pages file from ``start`` on, at once."""
 
     def load(self, part: int, count: int) -> list[pa.RecordBatch]:
         """Read ``count`` neighbouring parts with one call to the operating system."""
@@ -82,13 +81,13 @@ class PageReader(ABC):
             self._refuse(int(self._index.offset[part]), f"is no page ({error})")
 
     def addresses(self, parts: range) -> list[int]:
-        """Read neighbouring parts likewise; give where each lies in memory."""
+        """Read neighbouring parts likewise; return where each lies in memory."""
         return [content.address for content in self._contents(parts)]
 
     def sweep(self, runs: Sequence[range]) -> Iterator[list[int]]:
         """Read runs of neighbouring parts, one run a step, and the next ones meanwhile.
 
-        Each step gives where the parts of a run lie, until the next step.
+        Each step yields where the parts of a run lie, until the next step.
         """
         for run in runs[:_AHEAD]:
             self._file.expect(*self._place(run))
@@ -99,18 +98,13 @@ class PageReader(ABC):
 
     def _contents(self, parts: range) -> list[pa.Buffer]:
         start, size = self._place(parts)
-        self._count(size)
+        self.reads, self.bytes_read = self.reads + 1, self.bytes_read + size
         return self._cut(parts, self._fetch(start, size))
 
-    def _count(self, size: int) -> None:
-        self.reads += 1
-        self.bytes_read += size
-
     def _place(self, parts: range) -> tuple[int, int]:
-        """Give where neighbouring parts begin, and how many bytes they have."""
-        offset, last = self._index.offset, parts[-1]
-        start = int(offset[parts[0]])
-        return start, int(offset[last]) + aligned(int(self._index.length[last])) - start
+        """Return the offset and the bytes of neighbouring parts."""
+        start, end = self._index.bounds(parts)
+        return start, end - start
 
     def _cut(self, parts: range, data: pa.Buffer) -> list[pa.Buffer]:
         """Cut what was read into parts, and verify each."""
@@ -156,12 +150,12 @@ class _MappedReader(PageReader):
 
     def held(self) -> float:
         parts = len(self._index.code)
-        held = size = 0
+        resident = size = 0
         for part in np.unique(np.linspace(0, parts - 1, min(parts, _SAMPLE)).astype(int)).tolist():
             start, length = self._place(range(part, part + 1))
-            held += max(0, held_pages(self._data.address + start, length)) * mmap.PAGESIZE
+            resident += max(0, resident_pages(self._data.address + start, length)) * mmap.PAGESIZE
             size += length
-        return held / size if size else 1.0
+        return resident / size if size else 1.0
 
     def _fetch(self, start: int, length: int) -> pa.Buffer:
         self._current = length
@@ -229,25 +223,25 @@ class _DirectReader(PageReader):
         started = [self._start(reads, i, *places[i]) for i in range(min(count - 1, len(runs)))]
         try:
             for i, run in enumerate(runs):
-                data = self._landed(reads, started[i], i % count, *places[i])
+                data = self._finish(reads, started[i], i % count, *places[i])
                 if i + count - 1 < len(runs):  # into the buffer that is free again
                     upcoming = i + count - 1
                     started.append(self._start(reads, upcoming % count, *places[upcoming]))
-                self._count(places[i][1])
+                self.reads, self.bytes_read = self.reads + 1, self.bytes_read + places[i][1]
                 yield [content.address for content in self._cut(run, data)]
         finally:
             reads.wait_for_all()  # they write into the buffers
 
     def _start(self, reads: Reads, buffer: int, start: int, length: int) -> bool:
         if length > len(self._memory[buffer]):  # the kernel would write behind it
-            self._refuse(start, f"has {length:,} bytes, more than the index told")
+            self._refuse(start, f"has {length:,} bytes, more than the index has")
         address = self._buffers[buffer].address
         return reads.start(buffer, self._file.handle, address, length, start)
 
-    def _landed(
+    def _finish(
         self, reads: Reads, started: bool, buffer: int, start: int, length: int
     ) -> pa.Buffer:
-        """Wait for a read; one that was not taken, or fell short, is done again and for all."""
+        """Wait for a read; one that was not started, or fell short, is repeated here."""
         if started and reads.wait(buffer) == length:
             return self._buffers[buffer]
         return self._read(buffer, start, length)
@@ -255,11 +249,11 @@ class _DirectReader(PageReader):
 
 _KINDS: dict[str, type[PageReader]] = {"mapped": _MappedReader, "direct": _DirectReader}
 READ = tuple(_KINDS)
-"""How pages are read: what `open_master` takes."""
+"""Ways to read pages: what `open_master` takes."""
 
 
 def reader_kind(read: str) -> type[PageReader]:
-    """Give the reader that this option of `open_master` names."""
+    """Return the reader for this option of `open_master`."""
     if read not in _KINDS:
         raise OptionError.unknown("read", read, _KINDS)
     return _KINDS[read]

@@ -14,8 +14,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from semistream.errors import OptionError
 from semistream.master.lake.parquet import scan
-from semistream.master.lake.table import Feed, LakeTable, Scope, conformed, projected
-from semistream.master.place import named, without_secrets
+from semistream.master.lake.table import Feed, LakeTable, Scope, conform, project
+from semistream.master.place import show_source, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,11 +50,11 @@ class Delta(LakeTable):
     @property
     def schema(self) -> pa.Schema:
         """The columns that are read."""
-        return projected(pa.schema(self.table.schema().to_arrow()), self.columns)
+        return project(pa.schema(self.table.schema().to_arrow()), self.columns)
 
     @property
     def note(self) -> dict[str, Any]:
-        """What a manifest says of it."""
+        """Its entry in a manifest."""
         return {
             "kind": self.kind,
             "uri": _plain(self.table.table_uri),
@@ -64,12 +64,12 @@ class Delta(LakeTable):
         }
 
     def count(self) -> int | None:
-        """Give how many rows the log says there are, if it says so of every file."""
+        """Return how many rows the log says there are, if it says so of every file."""
         rows = pa.table(self.table.get_add_actions()).column("num_records")
         return None if rows.null_count else int(pc.sum(rows).as_py() or 0)
 
     def batches(self, memory: int) -> Iterator[pa.RecordBatch]:
-        """Give all rows: file by file, or as deltalake joins them with its deletion vectors."""
+        """Yield all rows: file by file, or as deltalake joins them with its deletion vectors."""
         try:
             files = _dataset(self.table)
         except DeltaError:  # deletion vectors, column mapping
@@ -80,7 +80,7 @@ class Delta(LakeTable):
         names, schema = self.schema.names, self.schema
         try:
             for batch in pa.RecordBatchReader.from_stream(self.table.scan(columns=names)):
-                yield conformed(batch, schema)
+                yield conform(batch, schema)
         except DeltaError as error:
             reason = without_secrets(str(error))
             msg = (
@@ -90,7 +90,7 @@ class Delta(LakeTable):
             raise OptionError(msg) from error
 
     def is_newer(self, since: Mapping[str, Any]) -> bool:
-        """Tell whether this version comes after the noted one."""
+        """Return whether this version comes after the noted one."""
         if since["table"] != str(self.table.metadata().id):
             msg = (
                 f"{_plain(self.table.table_uri)} is not the table that the master was built from: "
@@ -99,17 +99,17 @@ class Delta(LakeTable):
             raise OptionError(msg)
         version = self.table.version()
         if version < since["version"]:
-            raise self.older(since, version)
+            raise self.older_error(since, version)
         return bool(version > since["version"])
 
     def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
-        """Give the change data feed, where it is on, the files that came and went, all rows."""
+        """Yield the change data feed, where it is on, the files that came and went, all rows."""
         start, mapped = since["version"], since.get("mapped") or _is_mapped(self.table)
         if not mapped and _has_feed(self.table):
             yield Feed("change data feed", Scope.ROWS, lambda: self._change_feed(start + 1))
         if not mapped:  # else a column may have the name that another had before
             yield Feed("files", Scope.ROWS, lambda: self._files(start, memory))
-        yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
+        yield self.all_rows(memory)
 
     def _change_feed(self, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         schema, end = self.schema, self.table.version()
@@ -117,12 +117,12 @@ class Delta(LakeTable):
             starting_version=start, ending_version=end, columns=[*schema.names, _TYPE]
         )
         for batch in pa.RecordBatchReader.from_stream(feed):
-            kinds, rows = batch.column(_TYPE).cast(pa.string()), conformed(batch, schema)
+            kinds, rows = batch.column(_TYPE).cast(pa.string()), conform(batch, schema)
             for weight, some in ((1, _CAME), (-1, _WENT)):
                 yield weight, rows.filter(pc.is_in(kinds, some))
 
     def _files(self, start: int, memory: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        old, new = _fragments(_again(self.table, start)), _fragments(self.table)
+        old, new = _fragments(_reload(self.table, start)), _fragments(self.table)
         for weight, some, others in ((-1, old, new), (1, new, old)):
             mine = [some[path] for path in some.keys() - others.keys()]
             for batch in scan(mine, self.schema, memory):
@@ -134,10 +134,10 @@ def _fragments(table: DeltaTable) -> dict[str, pyarrow.dataset.ParquetFileFragme
 
 
 def _has_feed(table: DeltaTable) -> bool:
-    """Tell whether changes are told row by row, and rightly.
+    """Return whether there is a change data feed that is right.
 
-    Where a file goes that has a deletion vector, deltalake 1.6.6 tells of the rows that the vector
-    took before, not of those that go now.
+    Where a file goes that has a deletion vector, deltalake 1.6.6 reports the rows that the vector
+    took before, not those that go now.
     """
     vectors = "deletionVectors" in (table.protocol().reader_features or ())
     return not vectors and table.metadata().configuration.get(_FEED) == "true"
@@ -148,7 +148,7 @@ def _is_mapped(table: DeltaTable) -> bool:
 
 
 def _dataset(table: DeltaTable) -> pyarrow.dataset.Dataset:
-    """Give the files; deltalake itself would give those with mapped columns, all null."""
+    """Return the files; deltalake itself would return mapped columns, all null."""
     if _is_mapped(table):
         msg = "the columns have other names in the files"
         raise DeltaError(msg)
@@ -156,12 +156,12 @@ def _dataset(table: DeltaTable) -> pyarrow.dataset.Dataset:
 
 
 def _plain(uri: str) -> str:
-    """Give a path for what is on this machine, and a URI without password for all else."""
+    """Return a path for what is on this machine, and a URI without secrets for all else."""
     parts = urlsplit(uri)
     return unquote(parts.path).rstrip("/") if parts.scheme == "file" else without_secrets(uri)
 
 
-def _again(table: DeltaTable, version: int | None) -> DeltaTable:
+def _reload(table: DeltaTable, version: int | None) -> DeltaTable:
     options = getattr(table, "_storage_options", None)
     return DeltaTable(table.table_uri, version=version, storage_options=options)
 
@@ -169,12 +169,14 @@ def _again(table: DeltaTable, version: int | None) -> DeltaTable:
 def _load(source: str | DeltaTable, version: int | None) -> DeltaTable:
     try:
         if isinstance(source, DeltaTable):
-            return _again(source, version)
+            return _reload(source, version)
         return DeltaTable(source, version=version)
     except TableNotFoundError as error:
-        msg = f"{named(source)}: no Delta table is there"
+        msg = f"{show_source(source)}: no Delta table is there"
         raise OptionError(msg) from error
     except DeltaError as error:
         reason = without_secrets(str(error))
-        msg = f"{named(source)}: version {version} cannot be loaded ({reason}); choose another"
+        msg = (
+            f"{show_source(source)}: version {version} cannot be loaded ({reason}); choose another"
+        )
         raise OptionError(msg) from error

@@ -17,8 +17,8 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.table import FileScanTask, StaticTable, Table
 
 from semistream.errors import OptionError
-from semistream.master.lake.table import Feed, LakeTable, Scope, conformed, projected
-from semistream.master.place import named, without_secrets
+from semistream.master.lake.table import Feed, LakeTable, Scope, conform, project
+from semistream.master.place import show_source, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ SCHEME = "iceberg://"
 
 class _Scan(ArrowScan):
     def stream(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
-        """Give a file's rows batch by batch; the public way holds all of them."""
+        """Yield a file's rows batch by batch; the public way holds all of them."""
         deletes = _read_all_delete_files(self._io, [task])
         return self._record_batches_from_scan_tasks_and_deletes([task], deletes)
 
@@ -79,7 +79,7 @@ class Iceberg(LakeTable):
         """The columns that are read."""
         known = schema_to_pyarrow(self._projection(), include_field_ids=False)
         # 64-bit offsets are for columns of more than 2 GB, which no page is.
-        return projected(_pyarrow_schema_ensure_small_types(known), self.columns)
+        return project(_pyarrow_schema_ensure_small_types(known), self.columns)
 
     @property
     def _fields(self) -> dict[str, int]:
@@ -88,7 +88,7 @@ class Iceberg(LakeTable):
 
     @property
     def note(self) -> dict[str, Any]:
-        """What a manifest says of it; a catalog's settings, which may be secret, stay out."""
+        """Its entry in a manifest; a catalog's settings, which may be secret, stay out."""
         named = not isinstance(self.table.catalog, NoopCatalog)
         name = f"{SCHEME}{self.table.catalog.name}/{'.'.join(self.table.name())}"
         return {
@@ -105,7 +105,7 @@ class Iceberg(LakeTable):
         return 0 if snapshot is None else snapshot.timestamp_ms
 
     def count(self) -> int | None:
-        """Give how many rows the manifests say there are, if no file of deletes has a say."""
+        """Return how many rows the manifests say there are, if no file of deletes has a say."""
         tasks = self._tasks(self.version)
         if any(task.delete_files for task in tasks):
             return None
@@ -126,7 +126,7 @@ class Iceberg(LakeTable):
             raise OptionError(msg) from error
 
     def batches(self, memory: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - Arrow's batches
-        """Give all rows, file by file."""
+        """Yield all rows, file by file."""
         return self._read(self._tasks(self.version))
 
     def _read(self, tasks: Iterable[FileScanTask]) -> Iterator[pa.RecordBatch]:
@@ -134,10 +134,10 @@ class Iceberg(LakeTable):
         reader = _Scan(self.table.metadata, self.table.io, known, AlwaysTrue())
         for task in tasks:
             for batch in reader.stream(task):
-                yield conformed(batch, schema)
+                yield conform(batch, schema)
 
     def is_newer(self, since: Mapping[str, Any]) -> bool:
-        """Tell whether this snapshot is another than the noted one."""
+        """Return whether this snapshot is another than the noted one."""
         if since["table"] != str(self.table.metadata.table_uuid):
             msg = (
                 f"{self.table.location()} is not the table that the master was built from; build "
@@ -145,17 +145,17 @@ class Iceberg(LakeTable):
             )
             raise OptionError(msg)
         if self._time(self.version) < since["time"]:
-            raise self.older(since, self.version)
+            raise self.older_error(since, self.version)
         return bool(self.version != since["version"])
 
     def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
-        """Give the files that came and went between the snapshots, or all rows."""
+        """Yield the files that came and went between the snapshots, or all rows."""
         version = since["version"]
         there = version is None or self.table.snapshot_by_id(version) is not None
         # A column that has the name of another from before has other values in the same files.
         if there and since.get("fields") == self._fields:
             yield Feed("files", Scope.ROWS, lambda: self._files(version))
-        yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
+        yield self.all_rows(memory)
 
     def _files(self, version: int | None) -> Iterator[tuple[int, pa.RecordBatch]]:
         old, new = _by_content(self._tasks(version)), _by_content(self._tasks(self.version))
@@ -165,7 +165,7 @@ class Iceberg(LakeTable):
 
 
 def _by_content(tasks: list[FileScanTask]) -> dict[object, FileScanTask]:
-    """Give tasks by what makes their rows: the file, and the files that delete some of them."""
+    """Return tasks by what makes their rows: the file, and the files that delete some of them."""
     return {(t.file.file_path, frozenset(d.file_path for d in t.delete_files)): t for t in tasks}
 
 
@@ -178,7 +178,7 @@ def _load(source: str) -> Table:
     except Exception as error:
         reason = without_secrets(str(error))
         msg = (
-            f"{named(source)}: no Iceberg table can be loaded ({reason}); give the path of a "
+            f"{show_source(source)}: no Iceberg table can be loaded ({reason}); give the path of a "
             f"metadata file, '{SCHEME}<catalog>/<namespace>.<table>' with a catalog of your "
             ".pyiceberg.yaml, or the Table that pyiceberg loaded"
         )

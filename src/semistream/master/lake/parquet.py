@@ -1,4 +1,4 @@
-"""Parquet files, and folders of them; their files are what tells versions apart."""
+"""Parquet files, and folders of them; versions differ by their files."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from semistream.errors import OptionError
-from semistream.master.lake.table import Feed, LakeTable, Scope, conformed, projected
-from semistream.master.place import located, named, without_secrets
+from semistream.master.lake.table import Feed, LakeTable, Scope, conform, project
+from semistream.master.place import locate, show_source, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["ParquetFiles", "scan"]
 
-_BATCH_BYTES = 8 << 20
-_MOST_ROWS = 1 << 16
+_BATCH_BYTES = 8 << 20  # larger batches save no time, and are copied when they are encoded
+_MOST_ROWS = 1 << 16  # of narrow rows
 # What Spark has. Arrow would take nanoseconds, which begin in 1677 and end in 2262: 9999-12-31, the
 # end of many a dimension, would become a day in 1816 without a word.
 _INT96 = {"coerce_int96_timestamp_unit": "us"}
@@ -47,7 +47,7 @@ class ParquetFiles(LakeTable):
     @classmethod
     def open(cls, source: str, columns: tuple[str, ...] | None) -> ParquetFiles:
         """Find the files."""
-        system, path = located(source)
+        system, path = locate(source)
         # Of a file alone, folders named like hive partitions above it are not columns.
         hive = "hive" if _is_folder(source, system, path) else None
         kind = pyarrow.dataset.ParquetFileFormat(**_INT96)
@@ -56,7 +56,7 @@ class ParquetFiles(LakeTable):
         except pa.ArrowInvalid as error:
             raise _unreadable(source, error) from error
         if not files.files:
-            msg = f"{named(source)} holds no Parquet file"
+            msg = f"{show_source(source)} holds no Parquet file"
             raise OptionError(msg)
         uri = source if "://" in source else str(Path(source).absolute())
         return cls(uri, files, columns)
@@ -64,7 +64,7 @@ class ParquetFiles(LakeTable):
     @property
     def schema(self) -> pa.Schema:
         """The columns that are read, with the types that their writer meant."""
-        return projected(self._every, self.columns)
+        return project(self._every, self.columns)
 
     @cached_property
     def _every(self) -> pa.Schema:
@@ -80,50 +80,50 @@ class ParquetFiles(LakeTable):
 
     @property
     def note(self) -> dict[str, Any]:
-        """What a manifest says of it."""
+        """Its entry in a manifest."""
         uri = without_secrets(self.uri)
         return {"kind": self.kind, "uri": uri, "version": None, "files": self.files}
 
     def count(self) -> int | None:
-        """Give how many rows the files say they have."""
+        """Return how many rows the files say they have."""
         try:
             return int(self.dataset.count_rows())
         except pa.ArrowInvalid as error:
             raise _unreadable(self.uri, error) from error
 
     def batches(self, memory: int) -> Iterator[pa.RecordBatch]:
-        """Give all rows, file by file."""
+        """Yield all rows, file by file."""
         return scan(self.dataset.get_fragments(), self.schema, memory)
 
     def is_newer(self, since: Mapping[str, Any]) -> bool:
-        """Tell whether a file came, went or changed."""
+        """Return whether a file came, went or changed."""
         return bool(self.files != since["files"])
 
     def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
-        """Give the rows of new files; all, if a file is gone, for then so are the rows it had."""
+        """Yield the rows of new files; all, if a file is gone, for then so are the rows it had."""
         old = since["files"]
         if all(self.files.get(path) == facts for path, facts in old.items()):
             new = [f for f in self.dataset.get_fragments() if f.path not in old]
             came = lambda: ((1, batch) for batch in scan(new, self.schema, memory))  # noqa: E731
             yield Feed("files", Scope.ROWS, came)
-        yield Feed("all rows", Scope.ALL, lambda: ((1, b) for b in self.batches(memory)))
+        yield self.all_rows(memory)
 
 
 def _is_folder(source: str, system: pyarrow.fs.FileSystem, path: str) -> bool:
-    """Tell a folder from a file; refuse what is neither, and what has files that do not count."""
+    """Return whether this is a folder; refuse what is missing, or has files that do not count."""
     place, log = system.get_file_info([path, f"{path.rstrip('/')}/{_SINK_LOG}"])
     if place.type is pyarrow.fs.FileType.NotFound:
         msg = (
-            f"{named(source)} does not exist; give a Parquet file or a folder of them, a "
+            f"{show_source(source)} does not exist; give a Parquet file or a folder of them, a "
             "Delta or an Iceberg table"
         )
         raise OptionError(msg)
     if log.type is pyarrow.fs.FileType.Directory:
         msg = (
-            f"{named(source)} was written by a stream of Spark: only its log, {_SINK_LOG}, tells "
-            "which files count, and a batch that was repeated has left others, with the same rows "
-            "again. Let Spark read it: build_master(spark.read.parquet(…), …), or let the stream "
-            "write a Delta table"
+            f"{show_source(source)} was written by a stream of Spark: only its log, {_SINK_LOG}, "
+            "tells which files count, and a batch that was repeated has left others, with the same "
+            "rows again. Let Spark read it: build_master(spark.read.parquet(…), …), or let the "
+            "stream write a Delta table"
         )
         raise OptionError(msg)
     return place.type is pyarrow.fs.FileType.Directory
@@ -138,14 +138,14 @@ def _as_written(file: pyarrow.dataset.ParquetFileFragment) -> dict[str, pa.Field
     schema, noted = file.metadata.schema, _noted_types(file.metadata.metadata or {})
     # By position: a path does not tell a dot in a name from a step down.
     stored = iter([schema.column(i).physical_type for i in range(len(schema))])
-    found = {}
+    fields = {}
     for field in file.physical_schema:
         count = _leaf_count(field.type)
-        told = list(_noted_leaves(noted.get(field.name)))
-        told = told if len(told) == count else [""] * count
-        pairs = zip(islice(stored, count), told, strict=False)
-        found[field.name] = _meant_field(field, pairs)
-    return found
+        notes = list(_noted_leaves(noted.get(field.name)))
+        notes = notes if len(notes) == count else [""] * count
+        pairs = zip(islice(stored, count), notes, strict=False)
+        fields[field.name] = _meant_field(field, pairs)
+    return fields
 
 
 def _leaf_count(kind: pa.DataType) -> int:
@@ -164,7 +164,7 @@ def _noted_types(footer: Mapping[bytes, bytes]) -> dict[str, Any]:
 
 
 def _noted_leaves(noted: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
-    """Return the types of the values that a type of Spark's is made of, in Parquet's order."""
+    """Yield the leaf types of a type of Spark's, in Parquet's order."""
     if not isinstance(noted, dict):
         yield str(noted)
         return
@@ -174,7 +174,7 @@ def _noted_leaves(noted: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
 
 
 def _meant(kind: pa.DataType, leaves: Iterator[tuple[str, str]]) -> pa.DataType:
-    """Return a type with what ``leaves`` tell of its values: as stored, and as noted."""
+    """Return a type corrected by its leaves: types as stored, and as Spark has noted."""
     t = pa.types
     if t.is_struct(kind):
         return pa.struct([_meant_field(field, leaves) for field in kind])
@@ -200,7 +200,7 @@ def _meant_field(field: pa.Field, leaves: Iterator[tuple[str, str]]) -> pa.Field
 
 def _unreadable(source: str, error: Exception) -> OptionError:
     reason = without_secrets(str(error))
-    return OptionError(f"{named(source)} is not readable as Parquet: {reason}")
+    return OptionError(f"{show_source(source)} is not readable as Parquet: {reason}")
 
 
 def scan(
@@ -211,15 +211,11 @@ def scan(
         folders = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
         there = fragment.physical_schema.names
         names = None if set(there) <= set(schema.names) else [n for n in schema.names if n in there]
-        rows = max(1, min(_fitting(fragment, memory), _MOST_ROWS))
+        size = sum(group.total_byte_size for group in fragment.row_groups)
+        count = sum(group.num_rows for group in fragment.row_groups)
+        fitting = int(count * min(memory, _BATCH_BYTES) // max(1, size))
+        rows = max(1, min(fitting, _MOST_ROWS))
         with fragment.open() as source, pyarrow.parquet.ParquetFile(source, **_OPTIONS) as file:
             # One thread: each would keep memory of its own, and the build waits for the disk.
             for batch in file.iter_batches(rows, columns=names, use_threads=False):
-                yield conformed(batch, schema, folders)
-
-
-def _fitting(fragment: pyarrow.dataset.ParquetFileFragment, memory: int) -> int:
-    """Give how many rows make a batch."""
-    size = sum(group.total_byte_size for group in fragment.row_groups)
-    rows = sum(group.num_rows for group in fragment.row_groups)
-    return int(rows * min(memory, _BATCH_BYTES) // max(1, size))
+                yield conform(batch, schema, folders)

@@ -1,4 +1,4 @@
-"""What a table of files must give: its rows at a version, and what changed since another."""
+"""The protocol of tables of files: rows at a version, and changes since another."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from semistream.master.source import Rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ["Feed", "LakeTable", "Scope", "UnreadError", "conformed", "projected"]
+__all__ = ["Feed", "LakeTable", "Scope", "UnreadError", "conform", "project"]
 
 
 class UnreadError(MasterError):
-    """What is needed was cleaned up, or the library does not read it."""
+    """Files that are needed were cleaned up, or the library does not read them."""
 
 
 class Scope(Enum):
-    """Which of the old rows a block of changes replaces, beside those that it names."""
+    """Which old rows a block of changes replaces, beside those that it names."""
 
     ROWS = "none"
     KEYS = "all rows of its keys"
@@ -39,10 +39,10 @@ class Feed:
     how: str
     scope: Scope
     batches: Callable[[], Iterator[tuple[int, pa.RecordBatch]]]
-    """Gives rows of the table's schema, those that come with 1, those that went with −1."""
+    """Yields rows of the table's schema: with weight 1 those that came, −1 those that went."""
 
-    def told(self, errors: tuple[type[Exception], ...]) -> Feed:
-        """Tell failures to read, ``errors`` among them, from those of who takes the rows."""
+    def guarded(self, errors: tuple[type[Exception], ...]) -> Feed:
+        """Return a feed that raises `UnreadError` for failures to read, ``errors`` among them."""
 
         def batches() -> Iterator[tuple[int, pa.RecordBatch]]:
             try:
@@ -60,7 +60,7 @@ class LakeTable(ABC):
 
     kind: ClassVar[str]
     errors: ClassVar[tuple[type[Exception], ...]] = ()
-    """What its library raises where it cannot read."""
+    """Errors of its library."""
 
     @property
     @abstractmethod
@@ -70,39 +70,43 @@ class LakeTable(ABC):
     @property
     @abstractmethod
     def note(self) -> dict[str, Any]:
-        """What a manifest says of it: ``kind``, ``uri``, ``version``, …; JSON."""
+        """Its entry in a manifest: ``kind``, ``uri``, ``version``, …; JSON."""
 
     @abstractmethod
     def batches(self, memory: int) -> Iterator[pa.RecordBatch]:
-        """Give all rows, in the schema."""
+        """Yield all rows, in the schema."""
 
     def count(self) -> int | None:
-        """Give how many rows there are, where that is known without reading them."""
+        """Return how many rows there are, where that is known without reading them."""
         return None
 
     @abstractmethod
     def is_newer(self, since: Mapping[str, Any]) -> bool:
-        """Tell whether this version is another than the noted one; an older one is an error."""
+        """Return whether this version is another than the noted one; an older one is an error."""
 
     @abstractmethod
     def feeds(self, since: Mapping[str, Any], memory: int) -> Iterator[Feed]:
-        """Give ways to learn what changed since the noted version, the cheapest first."""
+        """Yield ways to read what changed since the noted version, the cheapest first."""
+
+    def all_rows(self, memory: int) -> Feed:
+        """Return the last way: compare with all rows."""
+        return Feed("all rows", Scope.ALL, lambda: ((1, batch) for batch in self.batches(memory)))
 
     def rows(self, memory: int) -> Rows:
-        """Give all rows, for a build."""
+        """Return all rows, for a build."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self.batches(memory))
         return Rows(reader, self.count())
 
-    def older(self, since: Mapping[str, Any], version: object) -> OptionError:
-        """Give the error for a version that is before the noted one."""
+    def older_error(self, since: Mapping[str, Any], version: object) -> OptionError:
+        """Return the error for a version that is before the noted one."""
         return OptionError(
             f"version={version} of {since['uri']} is older than version {since['version']}, which "
             "the master has; to go back, build the master again with build_master(…, version=…)"
         )
 
 
-def projected(schema: pa.Schema, columns: Iterable[str] | None) -> pa.Schema:
-    """Give some columns of a schema, in the order they are asked for."""
+def project(schema: pa.Schema, columns: Iterable[str] | None) -> pa.Schema:
+    """Select columns of a schema, in this order; all by default."""
     if columns is None:
         return pa.schema(list(schema))
     for name in columns:
@@ -111,10 +115,10 @@ def projected(schema: pa.Schema, columns: Iterable[str] | None) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
 
 
-def conformed(
+def conform(
     batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any] | None = None
 ) -> pa.RecordBatch:
-    """Give a batch in a schema; columns that it lacks have one of ``values``, or are null."""
+    """Cast a batch to a schema; columns that it lacks have one of ``values``, or are null."""
     columns = []
     for field in schema:
         if field.name in batch.schema.names:

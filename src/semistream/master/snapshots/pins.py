@@ -1,16 +1,16 @@
-"""Pins: which snapshot a micro-batch reads, whoever reads it and however often.
+"""Pins: the snapshot of a micro-batch, the same for all its tasks and on replay.
 
 ::
 
     products/.pins/
-      lock                       taken by all who pin, together; by whoever removes, alone
-      <query id>/<batch id>      {"files": …, "sequence": n}, made once, by the first who comes
+      lock                       shared by those who pin, exclusive for whoever removes
+      <query id>/<batch id>      {"files": …, "sequence": n}, written once, by whoever is first
       held-<id>/<files>          the same, for the DataFrames of a driver that are no streams
 
-Pins of a query are ordered by their sequence numbers: clocks go back and jump, and the number of a
-micro-batch may come again.
+Pins of a query are ordered by their sequence numbers: clocks jump, and the number of a micro-batch
+may come again.
 
-A pin is made before the snapshot's files are opened. So whoever removes snapshots, and reads the
+A pin is written before the snapshot's files are opened. So whoever removes snapshots, and reads the
 pins while no one can add to them, removes none that someone is about to open.
 """
 
@@ -57,17 +57,17 @@ KEPT = 3
 """Pins of a query that stay: the newest batch may be replayed, tasks of the one before may still
 be running, and one more for who takes back the last commit of a checkpoint by hand."""
 HELD = "held-"
-"""What the names of those begin with that hold snapshots and are no queries."""
+"""Prefix of the names of holders that are no queries."""
 _LOCK = "lock"
-_DAY = 86_400.0
+_DAY = 86_400.0  # seconds: the longest that a DataFrame is expected to be computed
 
 
 @dataclass(frozen=True)
 class Pin:
-    """What was decided for a micro-batch once and for all."""
+    """The snapshot of a micro-batch, decided once and for all."""
 
     files: str
-    """The snapshot, by what its files' names begin with; empty where the pin is damaged."""
+    """Prefix of the snapshot's files; empty where the pin is damaged."""
     sequence: int = field(default=0, compare=False)
     """One more than that of the query's pin before."""
 
@@ -77,16 +77,16 @@ _DAMAGED = Pin("")
 
 @dataclass(frozen=True)
 class Pinned:
-    """A pin, and where it stands."""
+    """A pin and its file."""
 
     path: Path
     pin: Pin
     made: float
-    """When it was made or renewed, by the clock of the file system."""
+    """When it was written or renewed, by the clock of the file system."""
 
     @property
     def query(self) -> str:
-        """The query that it belongs to, or who holds it."""
+        """The query that it belongs to, or its holder."""
         return self.path.parent.name
 
     @property
@@ -96,12 +96,12 @@ class Pinned:
 
 
 def pin_folder(folder: Path) -> Path:
-    """Give the folder of a master's pins."""
+    """Return the folder of a master's pins."""
     return folder / ".pins"
 
 
 def pin(folder: Path, query: str, batch: str, files: str = "") -> Pin:
-    """Return the pin of a micro-batch; whoever comes first pins ``files``, or the current snapshot.
+    """Return the pin of a micro-batch; the first caller pins ``files``, or the current snapshot.
 
     Examples
     --------
@@ -116,43 +116,52 @@ def pin(folder: Path, query: str, batch: str, files: str = "") -> Pin:
     True
     """
     path = pin_folder(folder) / query / batch
-    found = _read(path)
-    if found is None:
+    known = _read(path)
+    if known is None:
         Manifest.load(folder)  # no master is an error that says so
         with _locked(folder, fcntl.LOCK_SH):
-            found = _made(path, files or Manifest.load(folder).files)
-            _trim(path)
-    if not found.files:
-        raise _damaged(path)
-    return found
+            known = _write(path, files or Manifest.load(folder).files)
+            # What the query cannot need any more: pins must not pile up between builds.
+            for old in _newest_first(path.parent)[KEPT:]:
+                if old.path != path:
+                    old.path.unlink(missing_ok=True)
+    if not known.files:
+        msg = (
+            f"{path}: this pin is damaged; which snapshot the micro-batch was begun with is not "
+            "known. Restore the file, or remove it: the micro-batch is then repeated with the "
+            "current snapshot, which is right unless some of its rows were already written with "
+            "another"
+        )
+        raise MasterError(msg)
+    return known
 
 
 def hold(folder: Path, holder: str, files: str = "") -> Pin:
-    """Keep a snapshot, the current one if none is named, from being removed for a day.
+    """Keep a snapshot, by default the current one, from being removed for a day.
 
-    Who holds it again meanwhile has a day from then on.
+    Another call renews the day.
     """
     Manifest.load(folder)
     with _locked(folder, fcntl.LOCK_SH):
         files = files or Manifest.load(folder).files
         path = pin_folder(folder) / f"{HELD}{holder}" / files
-        found = _read(path)
-        if found == _DAMAGED:
+        known = _read(path)
+        if known == _DAMAGED:
             path.unlink()
-        if found is None or found == _DAMAGED:
-            _made(path, files)
+        if known in {None, _DAMAGED}:
+            _write(path, files)
         os.utime(path)
     return Pin(files)
 
 
 def release(folder: Path, holder: str) -> None:
-    """Hold nothing any more."""
+    """Release all snapshots of a holder."""
     with suppress(OSError), alone(folder):  # the master may be gone
         shutil.rmtree(pin_folder(folder) / f"{HELD}{holder}", ignore_errors=True)
 
 
 def can_pin(folder: Path) -> bool:
-    """Tell whether pins can be made here, by making one that is no one's."""
+    """Return whether pins can be written here, by writing one that is no one's."""
     place, name = pin_folder(folder), f".trial-{uuid.uuid4().hex}"
     try:
         with _locked(folder, fcntl.LOCK_SH), Draft(place) as draft:
@@ -163,17 +172,17 @@ def can_pin(folder: Path) -> bool:
     return True
 
 
-def _made(path: Path, files: str) -> Pin:
-    """Make a pin, or return the one that someone else has made meanwhile."""
+def _write(path: Path, files: str) -> Pin:
+    """Write a pin, or return the one that someone else has written meanwhile."""
     make_folder(path.parent)
     last = max((pinned.pin.sequence for pinned in _newest_first(path.parent)), default=0)
     with Draft(path.parent, json.dumps(asdict(Pin(files, last + 1))).encode()) as draft:
         draft.sync()
         if draft.publish_first(path.name):
             sync_folder(path.parent)  # a replay after a power cut must find it
-    found = _read(path)
-    assert found is not None  # noqa: S101 - no one removes it meanwhile
-    return found
+    known = _read(path)
+    assert known is not None  # noqa: S101 - no one removes it meanwhile
+    return known
 
 
 def _read(path: Path) -> Pin | None:
@@ -191,23 +200,8 @@ def _read(path: Path) -> Pin | None:
     return Pin(files, sequence if type(sequence) is int else 0)
 
 
-def _damaged(path: Path) -> MasterError:
-    return MasterError(
-        f"{path}: this pin is damaged; which snapshot the micro-batch was begun with is not known. "
-        "Restore the file, or remove it: the micro-batch is then repeated with the current "
-        "snapshot, which is right unless some of its rows were already written with another"
-    )
-
-
-def _trim(made: Path) -> None:
-    """Remove what the query cannot need any more, so that pins do not pile up between builds."""
-    for old in _newest_first(made.parent)[KEPT:]:
-        if old.path != made:
-            old.path.unlink(missing_ok=True)
-
-
 def all_pins(folder: Path) -> list[Pinned]:
-    """Give all pins of a master."""
+    """Return all pins of a master."""
     return [pinned for place in _holders(folder) for pinned in _newest_first(place)]
 
 
@@ -216,7 +210,7 @@ def _holders(folder: Path) -> list[Path]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """Give what is in a folder; nothing if it is not there, or not any more."""
+    """List a folder; nothing if it is not there, or not any more."""
     try:
         return list(folder.iterdir())
     except FileNotFoundError:
@@ -226,8 +220,8 @@ def _inside(folder: Path) -> list[Path]:
 def remove_stale(folder: Path, keep: float, now: float) -> set[str]:
     """Remove the pins that no one can need; return the queries of those that stay.
 
-    No one may pin meanwhile, see `alone`. A pin from the future, made before the clock went back,
-    counts as made now.
+    No one may pin meanwhile, see `alone`. A pin from the future, written before the clock went
+    back, counts as written now.
     """
     stay = set()
     for place in _holders(folder):
@@ -241,11 +235,11 @@ def remove_stale(folder: Path, keep: float, now: float) -> set[str]:
         if needed:
             stay.add(place.name)
         else:
-            _give_up(place, pins)
+            _remove_holder(place, pins)
     return stay
 
 
-def _give_up(place: Path, pins: list[Pinned]) -> None:
+def _remove_holder(place: Path, pins: list[Pinned]) -> None:
     with suppress(FileNotFoundError):
         place.rmdir()
     if pins and not place.name.startswith(HELD):
@@ -261,22 +255,22 @@ def _give_up(place: Path, pins: list[Pinned]) -> None:
 
 
 def _newest_first(folder: Path) -> list[Pinned]:
-    found = []
+    pins = []
     for path in _inside(folder):
-        with suppress(FileNotFoundError):  # removed just now, by who pinned beside us
+        with suppress(FileNotFoundError):  # removed just now by another process
             if not path.name.startswith(".") and (pin := _read(path)) is not None:
-                found.append(Pinned(path, pin, path.stat().st_mtime))
+                pins.append(Pinned(path, pin, path.stat().st_mtime))
     # A damaged one has no sequence, and comes last: it ages out behind newer ones.
-    return sorted(found, key=lambda p: (p.pin.sequence, p.batch.zfill(20)), reverse=True)
+    return sorted(pins, key=lambda p: (p.pin.sequence, p.batch.zfill(20)), reverse=True)
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[bool]:
-    """Let no one pin meanwhile; tell whether that is so.
+    """Exclude those who pin; yield whether that was done.
 
-    Where there are no pins yet there is no need: who pins makes their folder first, and looks for
-    the current snapshot, which no one removes, afterwards. But pins that are made meanwhile are
-    not to be removed then.
+    Where there are no pins yet there is no need: who pins creates their folder first, and reads
+    the current manifest, whose files no one removes, afterwards. But pins that are written
+    meanwhile must not be removed then.
     """
     if not pin_folder(folder).is_dir():
         yield False

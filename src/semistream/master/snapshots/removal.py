@@ -1,15 +1,13 @@
-"""Which snapshots go, and when.
+"""Removal of snapshots.
 
 The current one stays, and those that are pinned (see `master.snapshots.pins`). Of the others
-only the changes stay, as far as a few generations back: so that whoever holds rows of one of them
-can tell which are still right.
+only the changes stay, for a few generations: hot sets with rows of theirs are carried over.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from semistream.errors import MasterError, MasterNotFoundError
@@ -22,24 +20,23 @@ from semistream.units import parse_seconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["KEEP", "clean_master", "keep_manifest", "remove_unneeded"]
+__all__ = ["KEEP", "clean_master", "remove_unneeded"]
 
 log = logging.getLogger(__name__)
 
 KEEP = "7d"
-"""How long the pins of a query stay that has not been seen."""
-_NOTE = ".query-"
-_UUID = 36
+"""How long the pins of a query stay that is not running."""
+_NOTE = ".query-"  # a worker's note: the query's UUID, then the columns that it reads
+_UUID = 36  # characters
 
 
 def clean_master(path: str | os.PathLike[str], keep: float | str = KEEP) -> list[str]:
-    """Remove the snapshots that no query can need; give the ids of their files.
+    """Remove the snapshots that no query can need; return the ids of their files.
 
-    Every build does so when it is done; this is for who wants the room now, or has given up
-    queries and does not want to wait.
+    Every build does so when it is done; call this to have the room now, or after queries were
+    given up.
 
     Parameters
     ----------
@@ -67,14 +64,14 @@ def clean_master(path: str | os.PathLike[str], keep: float | str = KEEP) -> list
 
 
 def remove_unneeded(folder: Path, keep: float | None = None, now: float | None = None) -> None:
-    """Remove snapshots, pins and notes that no one can need; the caller holds the folder.
+    """Remove snapshots, pins and notes that no one can need; the caller has locked the folder.
 
     Parameters
     ----------
     folder
         The master's folder.
     keep
-        Seconds for which a query's pins stay though it was not seen.
+        Seconds for which the pins of a query stay that is not running.
     now
         The time, in seconds since 1970.
     """
@@ -103,17 +100,29 @@ def _remove_unneeded(folder: Path, keep: float, now: float) -> None:
     sync_folder(folder)  # the manifest's name must be on disk before what it replaced goes
     with alone(folder) as locked:
         queries = remove_stale(folder, keep, now) if locked else set()
-        _remove_notes(folder, queries, now - keep)
+        for note in folder.glob(f"{_NOTE}*"):
+            query = note.name.removeprefix(_NOTE)[:_UUID]
+            if query not in queries and note.stat().st_mtime < now - keep:
+                note.unlink(missing_ok=True)
         pins = all_pins(folder)
         if damaged := [pinned.path for pinned in pins if not pinned.pin.files]:
-            _warn_of_damage(damaged)
+            log.warning(
+                "%s: damaged, so that any snapshot may be the one that a micro-batch is to read: "
+                "none is removed until the query has made newer pins or is given up. Remove the "
+                "file if that micro-batch is committed",
+                ", ".join(map(str, damaged)),
+            )
             remove_others(folder, _data(folder))
             return
         wanted = {current.files, *(pinned.pin.files for pinned in pins)}
         there = [m for m in whole_snapshots(folder, current) if m.files in wanted]
         # Also where a manifest cannot be read here: queries of another version may read it.
         files = [path.name for path in folder.iterdir() if path.stem in wanted]
-        remove_others(folder, [*files, *_names(folder, there)])
+        for manifest in there:
+            files += [*manifest.names, manifest.name("manifest")]
+            for older in ancestors(folder, manifest):
+                files += [older.name("manifest"), older.name("changes")]
+        remove_others(folder, files)
 
 
 def _data(folder: Path) -> list[str]:
@@ -121,7 +130,7 @@ def _data(folder: Path) -> list[str]:
 
 
 def _kept_without_manifest(folder: Path) -> list[str]:
-    """Return the data files that stay: all, if they are a snapshot's, or a query pinned one."""
+    """Return the data files that stay: all, if they are a snapshot's, or a query has pinned one."""
     lost = lost_manifest(folder)
     if not lost and not all_pins(folder):
         return []
@@ -132,35 +141,3 @@ def _kept_without_manifest(folder: Path) -> list[str]:
         f"; to have the newest back: cp {folder / lost} {folder / MANIFEST}" if lost else "",
     )
     return _data(folder)
-
-
-def _warn_of_damage(pins: Iterable[Path]) -> None:
-    log.warning(
-        "%s: damaged, so that any snapshot may be the one that a micro-batch is to read: none is "
-        "removed until the query has made newer pins or is given up. Remove the file if that "
-        "micro-batch is committed",
-        ", ".join(map(str, pins)),
-    )
-
-
-def _names(folder: Path, manifests: Iterable[Manifest]) -> Iterator[str]:
-    for manifest in manifests:
-        yield from (*manifest.names, manifest.name("manifest"))
-        for older in ancestors(folder, manifest):
-            yield from (older.name("manifest"), older.name("changes"))
-
-
-def _remove_notes(folder: Path, queries: Iterable[str], limit: float) -> None:
-    """Remove what workers noted of queries that have not been seen since."""
-    for note in folder.glob(f"{_NOTE}*"):
-        query = note.name.removeprefix(_NOTE)[:_UUID]
-        if query not in queries and note.stat().st_mtime < limit:
-            note.unlink(missing_ok=True)
-
-
-def keep_manifest(folder: Path) -> None:
-    """Make the copy of the current manifest, where an older version of this package made none."""
-    with suppress(MasterError):  # none, or another version's
-        copy = folder / Manifest.load(folder).name("manifest")
-        if not copy.exists():
-            copy.hardlink_to(folder / MANIFEST)

@@ -1,4 +1,4 @@
-"""The snapshots in a master's folder: which there are, who needs them, what changed between."""
+"""The snapshots in a master's folder, and the queries that need them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from semistream.master.snapshots.pins import Pinned
 
 __all__ = [
     "Snapshot",
@@ -59,34 +58,31 @@ def list_snapshots(path: str | os.PathLike[str]) -> list[Snapshot]:
     folder = master_folder(path)
     current = Manifest.load(folder)
     while True:
-        found = list(_snapshots(folder, current))
-        newer = current if any(each.current for each in found) else Manifest.load(folder)
+        snapshots = list(_snapshots(folder, current))
+        newer = current if any(each.current for each in snapshots) else Manifest.load(folder)
         if newer.files == current.files:
-            return sorted(found, key=lambda each: (each.current, each.time), reverse=True)
+            return sorted(snapshots, key=lambda each: (each.current, each.time), reverse=True)
         current = newer  # a build has replaced the one that was
 
 
 def _snapshots(folder: Path, current: Manifest) -> Iterator[Snapshot]:
-    """Give the snapshots, but for those that a build beside us has removed."""
+    """Yield the snapshots, but for those that another process has just removed."""
     pins = all_pins(folder)
     for manifest in whole_snapshots(folder, current):
-        of_it = (p for p in pins if p.pin.files == manifest.files)
-        told = tuple(sorted(_tell(p) for p in of_it))
+        queries = (
+            "a DataFrame" if p.query.startswith(HELD) else f"{p.query} batch {p.batch}"
+            for p in pins
+            if p.pin.files == manifest.files
+        )
         try:
             made = (folder / manifest.name("pages")).stat().st_mtime
         except FileNotFoundError:
             continue
-        yield Snapshot(manifest, made, manifest.files == current.files, told)
-
-
-def _tell(pinned: Pinned) -> str:
-    if pinned.query.startswith(HELD):
-        return "a DataFrame"
-    return f"{pinned.query} batch {pinned.batch}"
+        yield Snapshot(manifest, made, manifest.files == current.files, tuple(sorted(queries)))
 
 
 def whole_snapshots(folder: Path, current: Manifest) -> Iterator[Manifest]:
-    """Give the manifests of the snapshots whose files are there."""
+    """Yield the manifests of the snapshots whose files are there."""
     yield current
     for path in folder.glob("*.manifest"):
         if DATA.fullmatch(path.name) and path.stem != current.files:
@@ -99,9 +95,9 @@ def whole_snapshots(folder: Path, current: Manifest) -> Iterator[Manifest]:
 
 
 def find_snapshot(folder: Path, wanted: object) -> Manifest:
-    """Give the manifest of a snapshot by its id, that of its files, or the beginning of either.
+    """Return the manifest of a snapshot by its id, that of its files, or a prefix of either.
 
-    Of several with the same content the current one is taken, or else the newest.
+    Of several with the same content it is that of the current one, or else the newest.
     """
     if not isinstance(wanted, str):
         msg = f"snapshot={wanted!r} is a {type(wanted).__name__}; give its id, or its beginning"
@@ -114,14 +110,15 @@ def find_snapshot(folder: Path, wanted: object) -> Manifest:
             return Manifest.load(folder, f"{wanted}.manifest")
         except MasterNotFoundError:
             raise missing_snapshot(folder, wanted) from None
-    found = [s.manifest for s in list_snapshots(folder) if s.manifest.files.startswith(wanted)]
-    if not wanted or len({manifest.snapshot for manifest in found}) != 1:
+    manifests = [s.manifest for s in list_snapshots(folder)]
+    matches = [manifest for manifest in manifests if manifest.files.startswith(wanted)]
+    if not wanted or len({manifest.snapshot for manifest in matches}) != 1:
         raise missing_snapshot(folder, wanted)
-    return found[0]
+    return matches[0]
 
 
 def missing_snapshot(folder: Path, wanted: str) -> SnapshotNotFoundError:
-    """Give the error that tells which snapshots there are."""
+    """Return an error that lists the snapshots that there are."""
     there = ", ".join(
         s.manifest.files + (" (the current one)" if s.current else "")
         for s in list_snapshots(folder)
@@ -134,9 +131,9 @@ def missing_snapshot(folder: Path, wanted: str) -> SnapshotNotFoundError:
 
 
 def ancestors(folder: Path, manifest: Manifest) -> Iterator[Manifest]:
-    """Give the snapshots that this one was made from by changes, the nearest first.
+    """Yield the snapshots that this one was made from by changes, the nearest first.
 
-    Of those that were removed the manifest and the changes are still there, for a while.
+    Of those that were removed the manifest and the changes stay for a few generations.
     """
     for _ in range(GENERATIONS):
         if not manifest.parent:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from semistream.arrow.page_shape import PageShape
 from semistream.arrow.types import row_bytes
-from semistream.errors import MasterError
-from semistream.master.build.pages import PageWriter, ValueCount
+from semistream.errors import CorruptPageError, MasterError
+from semistream.master.build.pages import Counts, PageWriter, ValueCount
 from semistream.master.files.drafts import scratch
+from semistream.master.files.filter import KeyFilter, filter_words
+from semistream.master.files.format import aligned
 from semistream.master.lake.table import Scope
-from semistream.master.sync.merge import Merged, merged, net, whole_values
+from semistream.master.sync.merge import Merged, cancel, merge, whole_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,18 +25,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.master.files.drafts import Draft
-    from semistream.master.files.filter import KeyFilter
     from semistream.master.files.master import FileMaster
 
-__all__ = ["Left", "Rewrite", "Tally"]
+__all__ = ["Rewrite", "Tally", "count_rows", "parent_filter"]
 
+_FULLEST = 0.45
+"""Fraction of set bits above which a filter is made anew: 4 % of absent keys pass, not 2 %."""
 _RUN_BYTES = 1 << 20
-"""Neighbouring pages that are merged at once: enough that a step costs little of its own."""
+"""Neighbouring pages that are merged at once: enough that the fixed cost of a step is small."""
 
 
 @dataclass
 class Tally:
-    """What a sync did."""
+    """Work that a sync has done."""
 
     upserted: int = 0
     deleted: int = 0
@@ -41,25 +46,8 @@ class Tally:
     bytes_copied: int = 0
 
 
-@dataclass
-class Left:
-    """What was counted of the old rows that were read, and so are written anew."""
-
-    bytes: int = 0
-    values: int = 0
-    most_duplicates: int = 0
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Count rows of whole pages."""
-        count = ValueCount()
-        count.add(rows.column(0).to_numpy())
-        self.bytes += int(row_bytes(rows).sum())
-        self.values += count.values
-        self.most_duplicates = max(self.most_duplicates, count.most)
-
-
 class _Cursor:
-    """Blocks of changes, given out by ranges of codes."""
+    """Blocks of changes, consumed by ranges of codes."""
 
     def __init__(self, blocks: Iterator[pa.RecordBatch]) -> None:
         self._blocks = blocks
@@ -73,7 +61,7 @@ class _Cursor:
         return np.asarray(self._block.column(0).to_numpy())
 
     def until(self, bound: int | None) -> Iterator[pa.RecordBatch]:
-        """Give, and pass, all changes of codes below ``bound``; None is no bound."""
+        """Consume all changes of codes below ``bound``; None is no bound."""
         while self._block is not None:
             codes = self.codes
             end = len(codes) if bound is None else int(np.searchsorted(codes, bound))
@@ -98,14 +86,16 @@ class Rewrite:
         pages: Draft,
         filter: KeyFilter,  # noqa: A002 - the word users look for
         scope: Scope,
-        passed: Callable[[int], None],
+        report: Callable[[int], None],
     ) -> None:
-        self.tally, self.left = Tally(), Left()
+        self.tally = Tally()
+        self.left = Counts()
+        """Counts of the old rows that were read, and so are written anew."""
         self.writer = PageWriter(pages.file, parent.page_schema, parent.manifest.page_bytes)
         self.parent, self._pages, self.filter, self._scope = parent, pages, filter, scope
         self._keys = () if parent.keys.exact else parent.keys.names
         self._reader = parent.reader()
-        self._passed, self._next = passed, 0
+        self._report, self._next = report, 0
         # Where all pages are compared, those that stay as they are must not fall to a neighbour.
         self._run_bytes = 1 if scope is Scope.ALL else _RUN_BYTES
         self._changed = scratch(parent.path)
@@ -114,7 +104,7 @@ class Rewrite:
         """Apply changes that come sorted by code."""
         blocks = whole_values(changes)
         if self._scope is Scope.ROWS:
-            blocks = (block for block in map(net, blocks) if block.num_rows)
+            blocks = (block for block in map(cancel, blocks) if block.num_rows)
         cursor = _Cursor(blocks)
         for pages in self._runs(cursor):
             self._rewrite(pages, cursor)
@@ -122,7 +112,7 @@ class Rewrite:
         self.writer.finish()
 
     def changed(self) -> npt.NDArray[np.int64]:
-        """Give the sorted codes whose rows changed; they lie in a file until `close`."""
+        """Return the sorted codes whose rows changed; they lie in a file until `close`."""
         self._changed.flush()
         if not self._changed.tell():
             return np.empty(0, dtype=np.int64)
@@ -133,7 +123,7 @@ class Rewrite:
         self._changed.close()
 
     def _runs(self, cursor: _Cursor) -> Iterator[range]:
-        """Give neighbouring pages that may change, run after run, as far as is known by then."""
+        """Yield runs of neighbouring pages that may change, as far as the cursor knows them."""
         if self._scope is Scope.ALL:
             yield from self._all_runs()
             return
@@ -157,10 +147,7 @@ class Rewrite:
             yield range(0)
 
     def _bounded(self, start: int, stop: int) -> range:
-        """Give the pages from ``start`` on that make a run; a large value's page is one by itself.
-
-        So is the place where the first page will be.
-        """
+        """Return the pages from ``start`` on that make a run; a large value's page is one alone."""
         index, end, size = self.parent.index, start, 0
         stop = min(stop, self.parent.pages)
         while end < stop and not (end > start and self._large(end)):
@@ -175,29 +162,33 @@ class Rewrite:
 
     def _rewrite(self, pages: range, cursor: _Cursor) -> None:
         """Merge a run of pages with its changes; pages that stay as they are wait to be copied."""
-        old, found, waiting = self._load(pages), False, []
-        for step in self._merged(old, self._bound(pages.stop), cursor):
+        old, differs, waiting = self._load(pages), False, []
+        for step in self._merge(old, self._bound(pages.stop), cursor):
             waiting.append(step.rows)
-            if len(step.changed) and not found:
-                found = True
+            if len(step.changed) and not differs:
+                differs = True
                 self._copy(pages.start)
                 self._pass(pages, old)
-            if found:
-                self._note(step)
+            if differs:
+                self._changed.write(step.changed.tobytes())
+                if self.filter.nbytes:
+                    self.filter.add(step.changed)  # among them all that are new
+                self.tally.upserted += step.upserted
+                self.tally.deleted += step.deleted
                 for rows in waiting:
                     self.writer.add(rows)
                 waiting.clear()
 
     def _bound(self, page: int) -> int | None:
-        """Give the code where a page begins; None where there is none."""
+        """Return the code where a page begins; None where there is none."""
         codes = self.parent.index.page_code
         return int(codes[page]) if page < len(codes) else None
 
-    def _merged(self, old: pa.RecordBatch, bound: int | None, cursor: _Cursor) -> Iterator[Merged]:
+    def _merge(self, old: pa.RecordBatch, bound: int | None, cursor: _Cursor) -> Iterator[Merged]:
         for block in cursor.until(bound):
             last = block.column(0)[-1].as_py()
             end = int(np.searchsorted(old.column(0).to_numpy(), last, side="right"))
-            yield merged(old.slice(0, end), block, self._scope, self._keys)
+            yield merge(old.slice(0, end), block, self._scope, self._keys)
             old = old.slice(end)
         if self._scope is Scope.ALL:
             gone = np.unique(old.column(0).to_numpy())
@@ -205,19 +196,14 @@ class Rewrite:
         else:
             yield Merged(old, np.empty(0, dtype=np.int64))
 
-    def _note(self, step: Merged) -> None:
-        self._changed.write(step.changed.tobytes())
-        if self.filter.nbytes:
-            self.filter.add(step.changed)  # among them all that are new
-        self.tally.upserted += step.upserted
-        self.tally.deleted += step.deleted
-
     def _pass(self, pages: range, old: pa.RecordBatch) -> None:
-        """Note that these pages are written anew."""
-        self.left.add(old)
+        """Count pages that are written anew, by their old rows."""
+        values = ValueCount()
+        values.add(old.column(0).to_numpy())
+        self.left += Counts(int(row_bytes(old).sum()), values.values, values.most)
         self.tally.pages_rewritten += len(pages)
         self._next = pages.stop
-        self._passed(old.num_rows)
+        self._report(old.num_rows)
 
     def _load(self, pages: range) -> pa.RecordBatch:
         if not pages:
@@ -229,7 +215,7 @@ class Rewrite:
         return range(index.parts(pages[0])[0], index.parts(pages[-1])[-1] + 1)
 
     def _copy(self, stop: int) -> None:
-        """Put the pages before ``stop`` that were not passed yet behind the new ones, as bytes."""
+        """Append the pages before ``stop`` that were not passed yet, as bytes."""
         while self._next < stop and self._fits(self._next):
             page = range(self._next, self._next + 1)
             rows = self._load(page)
@@ -247,12 +233,66 @@ class Rewrite:
             raise MasterError(msg)
         self.tally.pages_copied += stop - self._next
         self.tally.bytes_copied += end - start
-        self._passed(int(index.rows[parts.start : parts.stop].sum()))
+        self._report(int(index.rows[parts.start : parts.stop].sum()))
         self._next = stop
 
     def _fits(self, page: int) -> bool:
-        """Tell whether rows that wait leave room for an old page, so that both make one."""
+        """Return whether rows that wait leave room for an old page, so that both make one."""
         waiting = self.writer.waiting_bytes
         length = int(self.parent.index.length[self.parent.parts(page)[0]])
         room = self.parent.manifest.page_bytes
         return waiting > 0 and waiting + length <= room and not self._large(page)
+
+
+def parent_filter(parent: FileMaster, memory: int) -> KeyFilter:
+    """Load the parent's filter, as large as a quarter of the memory can hold."""
+    words = KeyFilter.affordable(parent.filter_words, parent.statistics.values, memory // 4)
+    return parent.load_filter(words) if words else KeyFilter.zeros(0)
+
+
+def count_rows(
+    rewrite: Rewrite, pages: IO[bytes], null_keys: int, memory: int
+) -> tuple[Counts, KeyFilter]:
+    """Return the counts of the new pages, and their filter; read the codes only if need be."""
+    parent, left, new = rewrite.parent.statistics, rewrite.left, rewrite.writer.counts(null_keys)
+    values, most = parent.values - left.values + new.values, parent.most_duplicates
+    counts = Counts(
+        parent.bytes - left.bytes + new.bytes, values, max(new.most_duplicates, most), null_keys
+    )
+    # The most frequent value was met, or surely lies in a page that was copied.
+    copied = rewrite.tally.pages_copied > 0
+    untouched = left.most_duplicates < most or (copied and most == 1)
+    words = KeyFilter.affordable(filter_words(values), values, memory // 4)
+    words = words if rewrite.parent.filter_words else 0
+    if (new.most_duplicates >= most or untouched) and not _is_outgrown(rewrite.filter, words):
+        return counts, rewrite.filter
+    recount, keys = ValueCount(), KeyFilter.zeros(words)
+    for codes in _codes(pages, rewrite):
+        fresh = recount.add(codes)
+        if keys.nbytes:
+            keys.add(fresh)
+    return Counts(counts.bytes, recount.values, recount.most, null_keys), keys
+
+
+def _is_outgrown(keys: KeyFilter, words: int) -> bool:
+    """Return whether a filter has too few bits, or too many of them set by keys that are gone."""
+    held = len(keys.words)
+    if not held or not words:
+        return held != words
+    return words > held or keys.folded(min(held, words)).fill > _FULLEST
+
+
+def _codes(pages: IO[bytes], rewrite: Rewrite) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the codes of all new pages, part by part; what lies between them is not read."""
+    pages.flush()
+    lines, schema = rewrite.writer.index.lines, rewrite.parent.page_schema
+    if not len(lines):
+        return
+    data = pa.py_buffer(mmap.mmap(pages.fileno(), rewrite.writer.index.end, prot=mmap.PROT_READ))
+    shape = PageShape(schema)
+    for line in lines:
+        content = data.slice(int(line["offset"]), aligned(int(line["length"])))
+        if not shape.fits(content, int(line["length"]), int(line["rows"])):  # it was copied unseen
+            msg = f"{rewrite.parent.path}: a page does not hold what its header says"
+            raise CorruptPageError(f"{msg}; build the master again")
+        yield np.asarray(pa.ipc.read_record_batch(content, schema).column(0).to_numpy())

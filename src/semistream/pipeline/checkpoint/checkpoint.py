@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from semistream.errors import SemistreamError
-from semistream.master.place import hidden, without_secrets
+from semistream.master.place import hide_secrets, without_secrets
 from semistream.pipeline.checkpoint.write_once import files_in
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def claim(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> str:
     before = verify(pipeline, flow, spark)
     if before is None:
         note = {"format": 1, "id": str(uuid4()), "name": pipeline.name, **_facts(pipeline, flow)}
-        text = json.dumps(hidden(note), indent=2)
+        text = json.dumps(hide_secrets(note), indent=2)
         files_in(pipeline.checkpoint, spark).write_first(NOTE, text)
         before = verify(pipeline, flow, spark) or note
     return str(before["id"])
@@ -78,7 +78,7 @@ def verify(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> Mapping[str, 
             raise CheckpointError(msg)
         return None
     now = json.loads(json.dumps(_facts(pipeline, flow)))
-    changes = list(_changes(hidden(before), hidden(now)))
+    changes = list(_changes(hide_secrets(before), hide_secrets(now)))
     if changes:
         whose = f" of pipeline {before['name']!r}" if before["name"] != pipeline.name else ""
         msg = (

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from semistream.arrow.keys import TypeName
     from semistream.engine.plan import Plan
     from semistream.master import Master
+    from semistream.pipeline.file.ends import Sink
     from semistream.pipeline.file.models import Enrichment, Pipeline
 
 __all__ = ["Flow", "Step", "Surroundings", "check"]
@@ -81,16 +82,7 @@ class Flow:
 
 
 def check(pipeline: Pipeline, stream: pa.Schema, surroundings: Surroundings | None = None) -> Flow:
-    """Check a pipeline against the schema of its stream and of its masters.
-
-    Parameters
-    ----------
-    pipeline
-        What the file says.
-    stream
-        The columns that the source gives.
-    surroundings
-        Where it runs; a single task if not given.
+    """Check a pipeline against the schemas of its stream and of its masters.
 
     Raises
     ------
@@ -118,16 +110,16 @@ class _Checker:
             schema = self._enrich(f"enrich[{i}]", step, schema)
         if schema is None:
             return None
-        for setting, message in _taken_places(self._pipeline):
-            self._wrong(setting, message)
-        self._own_names(schema)
-        self._quarantine(stream, schema)
-        self._waiting(schema)
-        columns = self._pipeline.columns
-        for setting, message in wrong_columns(columns, schema.names):
-            self._wrong(f"columns.{setting}", message)
+        pipeline, columns = self._pipeline, self._pipeline.columns
         chosen = tuple(arrange(columns, schema.names))
-        self._sink([new for _, new in chosen])
+        problems = [*_taken_places(pipeline), *_wrong_names(pipeline, stream, schema)]
+        problems += _wrong_waits(pipeline) if pipeline.waits else ()
+        if pipeline.splits and len(self._steps) == len(pipeline.enrich):
+            problems += _wrong_order(pipeline, self._steps)
+        problems += [(f"columns.{key}", why) for key, why in wrong_columns(columns, schema.names)]
+        problems += _wrong_sink(pipeline.sink, [new for _, new in chosen])
+        for where, message in problems:
+            self._wrong(where, message)
         return Flow(stream, tuple(self._steps), chosen)
 
     def _wrong(self, where: str, message: object) -> None:
@@ -146,130 +138,98 @@ class _Checker:
         spec = self._spec(where, step, master, stream)
         if spec is None:
             return _likely(stream, master, step)
-        self._defaults(f"{where}.on_missing", step, spec)
-        self._surrogate(f"{where}.surrogate", step, spec)
-        plan = self._plan(where, step, spec)
+        for key, message in _wrong_values(step, spec, self._around.type_name):
+            self._wrong(f"{where}.{key}", message)
         fields, kept = list(spec.output), len(spec.stream)
         fields[kept:] = [each.with_type(self._around.leaving(each)) for each in fields[kept:]]
         if step.status:
             fields.append(pa.field(step.status, pa.string(), nullable=False))
         output = pa.schema(fields)
-        if plan is not None:
-            self._steps.append(Step(step, spec, plan, output))
-        return output
-
-    def _defaults(self, where: str, step: Enrichment, spec: JoinSpec) -> None:
-        """Check the default values of a step, each by itself; and the name of its status."""
-        if step.status in spec.output.names:
-            place = f"{where.removesuffix('on_missing')}status"
-            self._wrong(place, f"{step.status!r} is a column already; give another name")
-        values = step.on_missing if isinstance(step.on_missing, Mapping) else {}
-        for name, value in values.items():
-            try:
-                OnMissing("defaults", {name: value}).checked(
-                    spec.master.schema, spec.payload, self._around.type_name
-                )
-            except SchemaError as error:
-                self._wrong(f"{where}.{name}", f": {error}")
-
-    def _own_names(self, enriched: pa.Schema) -> None:
-        """Refuse columns whose names are for those that go with rows from step to step."""
-        for name in reserved(enriched.names) if self._pipeline.by_batch else ():
-            self._wrong(
-                "enrich",
-                f"has a column {name!r}: names that begin with {RESERVED!r} are the pipeline's "
-                "own; rename it at its source, or with prefix: where it is a master's",
-            )
-
-    def _quarantine(self, stream: pa.Schema, enriched: pa.Schema) -> None:
-        """Check that rows can be taken out of the stream, and brought back later."""
-        pipeline = self._pipeline
-        if not pipeline.splits:
-            return
-        for name in (name for name in enriched.names if name.lower() in QUARANTINED):
-            self._wrong("quarantine", f"adds a column {name!r}, which there is; rename that")
-        for name in stream.names:
-            if re.search(r"[ ,;{}()\n\t=]", name):
-                self._wrong("quarantine", f"is a Delta table, which takes no name as {name!r}")
-        if len(self._steps) == len(pipeline.enrich):
-            for where, message in _unfit(pipeline, self._steps):
-                self._wrong(where, message)
-
-    def _waiting(self, enriched: pa.Schema) -> None:
-        """Check that rows can wait, and come out exactly once."""
-        pipeline = self._pipeline
-        if not pipeline.waits:
-            return
-        if SINCE in map(str.lower, enriched.names):  # Spark would put one in the other's place
-            self._wrong("waiting", f"adds a column {SINCE!r}, which there is; rename that")
-        if pipeline.sink.kind == "parquet":
-            self._wrong(
-                "sink.kind",
-                "parquet can't tell which batches it has, so that rows that have waited might be "
-                "lost when one is replayed; with on_missing: wait take kind: delta or postgresql",
-            )
-        for i, step in enumerate(pipeline.enrich):
-            held = step.absent_ttl if step.on_missing == "wait" and not step.feed else None
-            if held is not None and held > pipeline.waiting.delay:
-                self._wrong(
-                    f"enrich[{i}].absent_ttl",
-                    "is longer than the delay after which rows that wait are tried again: they "
-                    "would be told what is held; leave it out, or give a feed of changes",
-                )
-
-    def _surrogate(self, where: str, step: Enrichment, spec: JoinSpec) -> None:
-        if not step.surrogate:
-            return
-        if step.surrogate not in spec.payload:
-            self._wrong(where, f": {SchemaError.missing('master', step.surrogate, spec.payload)}")
-        elif not pa.types.is_integer(kind := spec.master.schema.field(step.surrogate).type):
-            shown = self._around.type_name(kind)
-            self._wrong(where, f"{step.surrogate!r} is {shown}; new ones are whole numbers")
-        if spec.master.statistics.most_duplicates > 1:
-            self._wrong(where, "is of one row a key; this master has several")
-
-    def _spec(
-        self, where: str, step: Enrichment, master: Master, stream: pa.Schema
-    ) -> JoinSpec | None:
-        try:
-            JoinSpec.resolve(
-                master, stream, step.on, step.how, [], "", type_name=self._around.type_name
-            )
-        except (OptionError, SchemaError) as error:
-            self._wrong(f"{where}.on", f": {error}")
-            return None
-        try:
-            return JoinSpec.resolve(master, stream, step.on, step.how, step.select, step.prefix)
-        except (OptionError, SchemaError) as error:
-            self._wrong(f"{where}.{'prefix' if step.prefix else 'select'}", f": {error}")
-            return None
-
-    def _plan(self, where: str, step: Enrichment, spec: JoinSpec) -> Plan | None:
         share = HostShare(default_root(), step.tasks or self._around.tasks)
         try:
-            return choose(step.algorithm, spec, step.memory, None, step.options, share)[2]
+            plan = choose(step.algorithm, spec, step.memory, None, step.options, share)[2]
+            self._steps.append(Step(step, spec, plan, output))
         except BudgetError as error:
             self._wrong(f"{where}.memory", f": {error}")
         except OptionError as error:
             self._wrong(f"{where}.options", f": {error}")
-        return None
+        return output
 
-    def _sink(self, names: list[str]) -> None:
-        sink = self._pipeline.sink
-        wanted = {f"partition_by[{i}]": n for i, n in enumerate(getattr(sink, "partition_by", ()))}
-        if key := getattr(sink, "key", None):
-            wanted["key"] = key
-        for setting, name in wanted.items():
-            if name not in names:
-                self._wrong(f"sink.{setting}", f": {SchemaError.missing('result', name, names)}")
-        if sink.kind == "postgresql" and STAGED in map(str.lower, names):
-            self._wrong("sink", f"numbers rows in a column {STAGED!r}, which there is; rename that")
-        if names and set(names) <= set(getattr(sink, "partition_by", ())):
-            self._wrong("sink.partition_by", "names every column; a file needs one of its own")
+    def _spec(
+        self, where: str, step: Enrichment, master: Master, stream: pa.Schema
+    ) -> JoinSpec | None:
+        key = "on"
+        try:
+            names = self._around.type_name
+            JoinSpec.resolve(master, stream, step.on, step.how, [], "", type_name=names)
+            key = "prefix" if step.prefix else "select"
+            return JoinSpec.resolve(master, stream, step.on, step.how, step.select, step.prefix)
+        except (OptionError, SchemaError) as error:
+            self._wrong(f"{where}.{key}", f": {error}")
+            return None
 
 
-def _unfit(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
-    """Yield the steps that do not go with one that parts rows: where, and why.
+def _wrong_values(
+    step: Enrichment, spec: JoinSpec, type_name: TypeName
+) -> Iterator[tuple[str, str]]:
+    """Yield the settings that do not go with the columns: each default value, status, surrogate."""
+    schema, name = spec.master.schema, step.surrogate
+    if step.status in spec.output.names:
+        yield "status", f"{step.status!r} is a column already; give another name"
+    for column, value in step.on_missing.items() if isinstance(step.on_missing, Mapping) else ():
+        try:
+            OnMissing("defaults", {column: value}).checked(schema, spec.payload, type_name)
+        except SchemaError as error:
+            yield f"on_missing.{column}", f": {error}"
+    if name and name not in spec.payload:
+        yield "surrogate", f": {SchemaError.missing('master', name, spec.payload)}"
+    elif name and not pa.types.is_integer(kind := schema.field(name).type):
+        yield "surrogate", f"{name!r} is {type_name(kind)}; new ones are whole numbers"
+    if name and spec.master.statistics.most_duplicates > 1:
+        yield "surrogate", "is of one row a key; this master has several"
+
+
+def _wrong_names(
+    pipeline: Pipeline, stream: pa.Schema, enriched: pa.Schema
+) -> Iterator[tuple[str, str]]:
+    """Yield the columns that a pipeline would overwrite, or cannot write to its tables."""
+    for name in reserved(enriched.names) if pipeline.by_batch else ():
+        yield (
+            "enrich",
+            f"has a column {name!r}: names that begin with {RESERVED!r} are the pipeline's "
+            "own; rename it at its source, or with prefix: where it is a master's",
+        )
+    for name in enriched.names if pipeline.splits else ():
+        if name.lower() in QUARANTINED:
+            yield "quarantine", f"adds a column {name!r}, which there is; rename that"
+    for name in stream.names if pipeline.splits else ():
+        if re.search(r"[ ,;{}()\n\t=]", name):
+            yield "quarantine", f"is a Delta table, which takes no name as {name!r}"
+    # Spark would put one in the other's place.
+    if pipeline.waits and SINCE in map(str.lower, enriched.names):
+        yield "waiting", f"adds a column {SINCE!r}, which there is; rename that"
+
+
+def _wrong_waits(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Yield why rows could not wait, and come out exactly once."""
+    if pipeline.sink.kind == "parquet":
+        yield (
+            "sink.kind",
+            "parquet can't tell which batches it has, so that rows that have waited might be "
+            "lost when one is replayed; with on_missing: wait take kind: delta or postgresql",
+        )
+    for i, step in enumerate(pipeline.enrich):
+        held = step.absent_ttl if step.on_missing == "wait" and not step.feed else None
+        if held is not None and held > pipeline.waiting.delay:
+            yield (
+                f"enrich[{i}].absent_ttl",
+                "is longer than the delay after which rows that wait are tried again: they "
+                "would be told what is held; leave it out, or give a feed of changes",
+            )
+
+
+def _wrong_order(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """Yield the steps that do not go with one that parts rows.
 
     A row that is taken out must be the stream's own, and still there at the end.
     """
@@ -287,18 +247,29 @@ def _unfit(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[tuple[str, str
             )
 
 
+def _wrong_sink(sink: Sink, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what a sink cannot do with the columns that reach it."""
+    parts = getattr(sink, "partition_by", ())
+    wanted = {f"partition_by[{i}]": name for i, name in enumerate(parts)}
+    if key := getattr(sink, "key", None):
+        wanted["key"] = key
+    for setting, name in wanted.items():
+        if name not in names:
+            yield f"sink.{setting}", f": {SchemaError.missing('result', name, names)}"
+    if sink.kind == "postgresql" and STAGED in map(str.lower, names):
+        yield "sink", f"numbers rows in a column {STAGED!r}, which there is; rename that"
+    if names and set(names) <= set(parts):
+        yield "sink.partition_by", "names every column; a file needs one of its own"
+
+
 def _likely(stream: pa.Schema, master: Master, step: Enrichment) -> pa.Schema:
     """Return the columns that a step with a mistake would most likely have."""
     if step.how in {"semi", "anti"}:
         return stream
-    wanted = step.select if step.select is not None else master.schema.names
-    fields = list(stream)
-    for name in wanted:
-        if name in master.schema.names and name not in master.key:
-            field = master.schema.field(name)
-            if step.prefix + name not in stream.names:
-                fields.append(field.with_name(step.prefix + name))
-    return pa.schema(fields)
+    wanted = set(master.schema.names if step.select is None else step.select) - set(master.key)
+    columns = [each for each in master.schema if each.name in wanted]
+    named = [each.with_name(step.prefix + each.name) for each in columns]
+    return pa.schema([*stream, *(each for each in named if each.name not in stream.names)])
 
 
 def _taken_places(pipeline: Pipeline) -> Iterator[tuple[str, str]]:

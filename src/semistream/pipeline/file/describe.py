@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from semistream.master.place import hidden, without_secrets
+from semistream.master.place import hide_secrets, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def as_dict(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
         "trigger": pipeline.trigger,
         "checkpoint": pipeline.checkpoint,
     }
-    return dict(hidden(plan))
+    return dict(hide_secrets(plan))
 
 
 def _settings(section: Section) -> dict[str, Any]:
@@ -49,6 +49,10 @@ def _settings(section: Section) -> dict[str, Any]:
 
 def _types(schema: pa.Schema) -> dict[str, str]:
     return {field.name: str(field.type) for field in schema}
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in _types(schema).items())
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -65,14 +69,8 @@ def _step(step: Step) -> dict[str, Any]:
         "surrogate": step.enrichment.surrogate or None,
         "dimension": step.enrichment.dimension or None,
         "memory": step.enrichment.memory,
-        "plan": {
-            "algorithm": step.plan.algorithm,
-            "memory": step.plan.memory,
-            "tasks": step.plan.tasks,
-            "components": dict(step.plan.components),
-            "host": dict(step.plan.host),
-            "settings": dict(step.plan.settings),
-        },
+        "plan": {name: getattr(step.plan, name) for name in ("algorithm", "memory", "tasks")}
+        | {name: dict(getattr(step.plan, name)) for name in ("components", "host", "settings")},
     }
 
 
@@ -83,13 +81,13 @@ def as_text(pipeline: Pipeline, flow: Flow) -> str:
 
 def _lines(pipeline: Pipeline, flow: Flow) -> Iterator[tuple[str, str]]:
     yield "pipeline", f"{pipeline.name} ({pipeline.path})"
-    yield "source", _one_line(_settings(pipeline.source))
+    yield "source", _one_line(pipeline.source)
     yield "", _columns(flow.stream)
     for step in flow.steps:
         yield from _step_lines(step)
     if choices := _choices(pipeline.columns):
         yield "columns", choices
-    yield "sink", _one_line(_settings(pipeline.sink))
+    yield "sink", _one_line(pipeline.sink)
     yield "", _columns(flow.output)
     if pipeline.splits:
         yield "quarantine", pipeline.quarantine.path
@@ -101,19 +99,13 @@ def _lines(pipeline: Pipeline, flow: Flow) -> Iterator[tuple[str, str]]:
     yield "checkpoint", pipeline.checkpoint
 
 
-def _one_line(settings: dict[str, Any]) -> str:
-    kind, rest = settings.pop("kind"), settings
-    return ", ".join([kind, *(f"{name} {_shown(value)}" for name, value in rest.items())])
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return "+".join(map(str, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+def _one_line(section: Section) -> str:
+    parts = []
+    for name, value in _settings(section).items():
+        shown = f"{value:,}" if type(value) is int else value
+        shown = "+".join(map(str, value)) if isinstance(value, tuple) else shown
+        parts.append(str(shown) if name == "kind" else f"{name} {shown}")
+    return ", ".join(parts)
 
 
 def _step_lines(step: Step) -> Iterator[tuple[str, str]]:

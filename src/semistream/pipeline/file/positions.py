@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from semistream.pipeline.file.errors import Mark, Problem
+from semistream.pipeline.file.errors import Mark, PipelineError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from semistream.values import ValuePath
 
-__all__ = ["Document", "Place", "SyntaxProblem", "parse", "where"]
+__all__ = ["Document", "Place", "parse", "where"]
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _DEPTH = 20  # what reads YAML calls itself at each level; a pipeline has five
@@ -33,14 +33,6 @@ _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
-
-
-class SyntaxProblem(Exception):  # noqa: N818 - whoever reads the file makes an error of it
-    """A text is not YAML, or has what is refused in it."""
-
-    def __init__(self, mark: Mark, message: str) -> None:
-        super().__init__(message)
-        self.problem = Problem(mark, message)
 
 
 @dataclass(frozen=True)
@@ -83,7 +75,7 @@ def where(path: ValuePath) -> str:
 
 
 def parse(text: str, environment: Mapping[str, str] = os.environ) -> Document:
-    """Read a YAML text; raise `SyntaxProblem` if it is none.
+    """Read a YAML text; raise `PipelineError` if it is none.
 
     Examples
     --------
@@ -94,12 +86,17 @@ def parse(text: str, environment: Mapping[str, str] = os.environ) -> Document:
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        raise _syntax(error) from None
+        mark = error.problem_mark or error.context_mark
+        place = Mark(mark.line + 1, mark.column + 1) if mark else Mark()
+        context = f" ({error.context})" if error.context else ""
+        hint = "; indent with spaces" if "'\\t'" in str(error.problem) else ""
+        hint += "; inside braces write '${…}' in quotes" if "got '{'" in str(error.problem) else ""
+        raise _error(place, f"this is not YAML: {error.problem}{context}{hint}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise SyntaxProblem(Mark(line), f"the file is not text: {error.reason}") from None
+        raise _error(Mark(line), f"the file is not text: {error.reason}") from None
     if root is None:
-        raise SyntaxProblem(Mark(), "the file is empty")
+        raise _error(Mark(), "the file is empty")
     document = Document()
     document.data = _value(document, environment, root, (), _mark(root))
     return document
@@ -115,25 +112,18 @@ class _Loader(yaml.SafeLoader):
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         mark = _mark(event)
         if isinstance(event, yaml.AliasEvent):
-            raise SyntaxProblem(
-                mark, f"the alias *{event.anchor} is not allowed; write the value out"
-            )
+            raise _error(mark, f"the alias *{event.anchor} is not allowed; write the value out")
         if self._depth == _DEPTH:
-            raise SyntaxProblem(mark, f"this is nested deeper than {_DEPTH} levels")
+            raise _error(mark, f"this is nested deeper than {_DEPTH} levels")
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
 
 
-def _syntax(error: yaml.MarkedYAMLError) -> SyntaxProblem:
-    mark = error.problem_mark or error.context_mark
-    place = Mark(mark.line + 1, mark.column + 1) if mark else Mark()
-    context = f" ({error.context})" if error.context else ""
-    problem = str(error.problem)
-    hint = "; indent with spaces" if "'\\t'" in problem else ""
-    hint += "; inside braces write '${…}' in quotes" if "but got '{'" in problem else ""
-    return SyntaxProblem(place, f"this is not YAML: {problem}{context}{hint}")
+def _error(mark: Mark, message: str) -> PipelineError:
+    """Return the error of a text whose file the caller knows."""
+    return PipelineError("", [Problem(mark, message)])
 
 
 def _mark(node: yaml.Node) -> Mark:

@@ -11,7 +11,7 @@ from semistream.values import SCALAR, TEXT, IllegalValueError, Kind, ValuePath, 
 if TYPE_CHECKING:
     from pydantic import ValidationInfo
 
-__all__ = ["PATH", "Conflicts", "ContextKind", "Options", "Section"]
+__all__ = ["PATH", "Conflicts", "Options", "Section"]
 
 Options = Annotated[Mapping[str, Any], mapping(SCALAR)]
 Conflicts = Iterator[tuple[str | ValuePath, str]]
@@ -39,16 +39,6 @@ class Section:
             raise IllegalValueError(*problems)
 
 
-@dataclass(frozen=True, eq=False)
-class ContextKind(Kind):
-    """A kind whose values depend on fields before, or on the context of the validation."""
-
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> Any:  # noqa: ANN401
-        from pydantic_core import core_schema  # noqa: PLC0415 - as in `Kind`
-
-        return core_schema.with_info_plain_validator_function(self.read)
-
-
 def _read_path(value: object, info: "ValidationInfo[Any]") -> str:
     """Read a path; relative ones are to the folder of the file."""
     path = read_text(value)
@@ -57,4 +47,4 @@ def _read_path(value: object, info: "ValidationInfo[Any]") -> str:
     return str(info.context["folder"] / Path(path).expanduser())
 
 
-PATH = ContextKind(_read_path, TEXT.schema)
+PATH = Kind(_read_path, TEXT.schema, by_context=True)

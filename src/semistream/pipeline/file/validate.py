@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from semistream.errors import OptionError
 from semistream.pipeline.file.errors import PipelineError, Problem
-from semistream.pipeline.file.positions import Document, SyntaxProblem, parse, where
+from semistream.pipeline.file.positions import Document, parse, where
 from semistream.pipeline.file.section import Section
 from semistream.values import IllegalValueError, ValuePath, unknown_word
 
@@ -45,8 +45,8 @@ def read_yaml(
     """
     try:
         document = parse(text, environment)
-    except SyntaxProblem as problem:
-        raise error(name, [problem.problem]) from None
+    except PipelineError as syntax:
+        raise error(name, syntax.problems) from None
     problems = list(document.problems)
     try:
         section = TypeAdapter(kind).validate_python(document.data, context=context)

@@ -21,7 +21,7 @@ from semistream.errors import (
 )
 from semistream.master.files.drafts import sync_folder, writing
 from semistream.master.files.format import MANIFEST, Manifest, checksum
-from semistream.master.place import located, without_secrets
+from semistream.master.place import locate, without_secrets
 from semistream.spark.lookup.process_cache import PROCESS
 from semistream.system.shared_folder import own_folder, private_place
 from semistream.units import format_bytes
@@ -57,7 +57,7 @@ def local_copy(source: str, copies: Copies, files: str = "") -> str:
 
 def _fetch(source: str, copies: Copies, files: str) -> Path:
     if "://" in source:
-        system, path = located(source)
+        system, path = locate(source)
     else:
         system, path = fs.LocalFileSystem(), str(Path(source).resolve())
     manifest = _manifest(system, path, source, files)

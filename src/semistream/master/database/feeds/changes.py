@@ -1,4 +1,4 @@
-"""Keys that a change feed says have changed, for the caches that hold their rows."""
+"""Codes that have changed, for the caches that hold their rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.master.database.feeds.follower import Follower, Unheard
+from semistream.master.database.feeds.feed import Follower, StopFollowing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "Stamps"]
 
-_SLOTS = 1 << 13
-_MOST = 1 << 20  # codes that are remembered; whoever is behind them forgets all
-_ENTRY = 16  # so many codes are the bytes of a list of them
+_SLOTS = 1 << 13  # 64 KB: a change outdates one in 8,192 rows beside its own
+_MOST = 1 << 20  # codes that are remembered; a cache that is further behind drops all
+_ENTRY = 16  # an array takes as much memory as so many codes
 
 
 class Stamps:
-    """When keys have changed, as far as this process was told.
+    """When keys have changed, as far as this process knows.
 
-    A key shares its time with a few others: that one of them changed costs those a query.
+    Keys whose codes share their low bits share a time: a change of one costs the others a query.
     """
 
     def __init__(self) -> None:
         self.when = np.full(_SLOTS, -1, dtype=np.int64)
         """By the low bits of their code."""
         self.last = -1
-        """When any of them may have."""
+        """When any of them may have, for the last time."""
         self._seen = 0
         self.version = 0
-        """Grows with each change."""
+        """Number of updates."""
 
     def note(self, changes: Changes, now: int) -> None:
         """Take in what was added since."""
@@ -75,22 +75,22 @@ class Changes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._noted: deque[Codes] = deque()
+        self._codes: deque[Codes] = deque()
         self._first = self.end = 0
         self._size = 0
         self.stamps = Stamps()
         self.follower: Follower | None = None
-        """Who adds to this, where there is a feed."""
+        """The thread that adds to this, where there is a feed."""
 
     @property
     def trusted(self) -> bool:
-        """Whether every change is known; where there is no feed, nobody asks for that."""
+        """Whether every change is known, as far as there is a feed."""
         return self.follower is None or self.follower.trusted
 
     def listen(self, feed: Feed, keys: Keys, padded: Sequence[bool]) -> None:
-        """Follow a feed, from now on and as long as this is needed.
+        """Follow a feed, from now on and as long as this object lives.
 
-        ``padded`` says which columns of the key have blanks at their end that do not count.
+        ``padded``: which columns of the key are padded with blanks, which are removed.
         """
         with self._lock:
             if self.follower is None:
@@ -104,27 +104,27 @@ class Changes:
             self.add(None)
 
     def add(self, codes: Codes | None) -> None:
-        """Note that the rows of these codes have changed; None: any may have."""
+        """Record that the rows of these codes have changed; None: any may have."""
         if codes is not None and not len(codes):
             return  # a sign of life
         with self._lock:
             self.end += 1
             if codes is None:
-                self._noted.clear()
+                self._codes.clear()
                 self._first, self._size = self.end, 0
                 return
-            self._noted.append(codes)
+            self._codes.append(codes)
             self._size += len(codes) + _ENTRY
             while self._size > _MOST:
-                self._size -= len(self._noted.popleft()) + _ENTRY
+                self._size -= len(self._codes.popleft()) + _ENTRY
                 self._first += 1
 
     def since(self, position: int) -> Codes | None:
-        """Give the codes noted since ``end`` was this; None where they are not all known."""
+        """Return the codes added since ``end`` was ``position``; None where some are forgotten."""
         with self._lock:
             if position < self._first:
                 return None
-            some = list(islice(reversed(self._noted), self.end - position))
+            some = list(islice(reversed(self._codes), self.end - position))
         return np.concatenate([np.empty(0, dtype=np.int64), *some[::-1]])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,21 +135,19 @@ class Changes:
 
 
 def _adding(
-    known: weakref.ref[Changes], keys: Keys, padded: Sequence[bool]
+    target: weakref.ref[Changes], keys: Keys, padded: Sequence[bool]
 ) -> Callable[[Sequence[pa.Array] | None], None]:
-    """Give what a follower calls; when nobody needs it any more, it ends."""
+    """Return the callback of a follower, which ends it when no one needs the changes any more."""
 
     def changed(columns: Sequence[pa.Array] | None) -> None:
-        changes = known()
+        changes = target()
         if changes is None:
-            raise Unheard
-        codes = None if columns is None else keys.encode(_stripped(columns, padded))
-        changes.add(None if codes is None else codes.values[codes.valid])
+            raise StopFollowing
+        if columns is None:
+            changes.add(None)
+            return
+        pairs = zip(columns, padded, strict=True)
+        codes = keys.encode([pc.utf8_rtrim(c, " ") if blanks else c for c, blanks in pairs])
+        changes.add(codes.values[codes.valid])
 
     return changed
-
-
-def _stripped(columns: Sequence[pa.Array], padded: Sequence[bool]) -> list[pa.Array]:
-    """Give key columns as they are fetched: without the blanks that fill a char(n)."""
-    pairs = zip(columns, padded, strict=True)
-    return [pc.utf8_rtrim(column, " ") if blanks else column for column, blanks in pairs]

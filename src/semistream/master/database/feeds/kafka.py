@@ -1,4 +1,4 @@
-"""Changes that a Kafka topic tells."""
+"""Change feed of a Kafka topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semistream.master.database.feeds.feed import (
     EVERYTHING,
     Feed,
     FeedError,
-    Heard,
+    Notice,
     parse_key,
 )
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Topic"]
 
 _SCHEME = "kafka://"
-_AT_ONCE = 1000
-_WAIT = 0.2  # seconds for a message
-_TIMEOUT = 10.0  # seconds for the broker
+_AT_ONCE = 1000  # messages: a burst of changes is one notice
+_WAIT = 0.2  # seconds for a message: how late a change may be reported
+_TIMEOUT = 10.0  # seconds for the broker: as long as a follower trusts its rows
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Topic(Feed):
     """A topic each of whose messages names a changed key: its own key, or its value without one.
 
     As JSON: a value, a list in the order of the master's key, or an object with its columns, as
-    Debezium writes it. It is read from its end, and every process hears every change.
+    Debezium writes it. It is read from its end, and every process reads every change.
 
     Parameters
     ----------
@@ -64,42 +64,47 @@ class Topic(Feed):
             raise OptionError(f"{address} is no topic; give {_SCHEME}host:port/topic")
         return cls(servers, topic)
 
-    def hear(self, clock: Callable[[], float]) -> Iterator[Heard]:
-        """Tell the keys of messages; ask the brokers for the end of the topic again and again."""
+    def listen(self, clock: Callable[[], float]) -> Iterator[Notice]:
+        """Yield the keys of messages; query the end of the topic again and again."""
         kafka, failures = _client(), list[str]()
         consumer = self._consumer(kafka, failures)
         try:
             asked, reached = clock(), self._ends(consumer)
-            self._assign(consumer, reached)
+            place = kafka.TopicPartition
+            consumer.assign([place(self.topic, number, end) for number, end in reached.items()])
             consumer.consume(1, timeout=0)  # what failed on the way is no loss
             failures.clear()
-            yield Heard(by=asked)
+            yield Notice(by=asked)
             while True:
                 asked, wanted = clock(), self._ends(consumer)
                 if wanted.keys() != reached.keys():
                     raise self._lost("it has other partitions now")
-                told = False
-                while clock() < asked + (BEAT if told else _TIMEOUT):
-                    heard = self._heard(consumer.consume(_AT_ONCE, timeout=_WAIT), reached)
+                caught_up = False
+                while clock() < asked + (BEAT if caught_up else _TIMEOUT):
+                    notice = self._notice(consumer.consume(_AT_ONCE, timeout=_WAIT), reached)
                     if failures:
                         raise self._lost(failures[0])
-                    told = all(reached[number] >= end for number, end in wanted.items())
-                    yield replace(heard, by=asked if told else None)
+                    caught_up = all(reached[number] >= end for number, end in wanted.items())
+                    yield replace(notice, by=asked if caught_up else None)
         except kafka.KafkaException as error:
             raise self._lost(error.args[0].str()) from None
         finally:
             consumer.close()
 
-    def _heard(self, messages: list[Message], reached: dict[int, int]) -> Heard:
+    def _notice(self, messages: list[Message], reached: dict[int, int]) -> Notice:
         keys: list[Any] = []
         for message in messages:
-            self._note(message, reached)
-            if not message.error():
-                keys.append(_key(message))
-        return EVERYTHING if None in keys else Heard(tuple(keys))
+            self._advance(message, reached)
+            if message.error():
+                continue
+            try:
+                keys.append(parse_key(message.key() or message.value() or b""))
+            except ValueError:  # not understood
+                keys.append(None)
+        return EVERYTHING if None in keys else Notice(tuple(keys))
 
-    def _note(self, message: Message, reached: dict[int, int]) -> None:
-        """Note how far a partition was read; records of transactions are passed over in silence."""
+    def _advance(self, message: Message, reached: dict[int, int]) -> None:
+        """Update how far a partition was read; records of transactions have no message."""
         ended = _client().KafkaError._PARTITION_EOF  # noqa: SLF001 - its public name
         error, partition, offset = message.error(), message.partition(), message.offset()
         assert partition is not None  # noqa: S101 - for the type checker
@@ -123,38 +128,26 @@ class Topic(Feed):
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 100,  # else questions wait behind it
+            "fetch.wait.max.ms": 100,  # else queries for the end wait behind it
             "log_level": 0,
         }
         consumer: Consumer = kafka.Consumer({**settings, **self.options})
         return consumer
 
     def _ends(self, consumer: Consumer) -> dict[int, int]:
-        """Ask the brokers for the end of each partition."""
+        """Query the end of each partition."""
         place = _client().TopicPartition
-        found = consumer.list_topics(self.topic, timeout=_TIMEOUT).topics[self.topic]
-        if found.error is not None or not found.partitions:
+        topic = consumer.list_topics(self.topic, timeout=_TIMEOUT).topics[self.topic]
+        if topic.error is not None or not topic.partitions:
             raise self._lost("the brokers do not have it")
-        places = {number: place(self.topic, number) for number in found.partitions}
+        places = {number: place(self.topic, number) for number in topic.partitions}
         marks = {n: consumer.get_watermark_offsets(p, _TIMEOUT) for n, p in places.items()}
         if None in marks.values():
             raise self._lost(f"no answer within {_TIMEOUT:g} s")
         return {number: mark[1] for number, mark in marks.items()}
 
-    def _assign(self, consumer: Consumer, ends: Mapping[int, int]) -> None:
-        place = _client().TopicPartition
-        consumer.assign([place(self.topic, n, end) for n, end in ends.items()])
-
     def _lost(self, why: str) -> FeedError:
         return FeedError(f"the changes in topic {self.topic!r} are lost: {why}")
-
-
-def _key(message: Message) -> Any:  # noqa: ANN401 - what JSON has
-    """Read the key that a message names; None, for all of them, where it is not understood."""
-    try:
-        return parse_key(message.key() or message.value() or b"")
-    except ValueError:
-        return None
 
 
 def _client() -> Any:  # noqa: ANN401 - the module

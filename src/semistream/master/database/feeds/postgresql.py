@@ -1,4 +1,4 @@
-"""Changes that PostgreSQL tells itself: LISTEN, and a trigger that notifies."""
+"""Change feed of PostgreSQL: LISTEN, and a trigger that notifies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from semistream.errors import OptionError
-from semistream.master.database.feeds.feed import BEAT, Feed, FeedError, Heard, parse_key
+from semistream.master.database.feeds.feed import BEAT, Feed, FeedError, Notice, parse_key
 from semistream.master.database.postgresql import PostgreSQL
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Notifications", "trigger_sql"]
 
 _LONGEST = 63  # bytes of a name in PostgreSQL
-_LONGEST_OWN = _LONGEST - 16  # leaves bytes for what follows it
+_LONGEST_OWN = _LONGEST - 16  # leaves bytes for the suffixes below
 _TRIGGER = """\
 -- Tells the channel {channel} the key of every row of {table} that is inserted, updated or deleted,
 -- as JSON; null stands for all rows. To be run once, by the table's owner.
@@ -59,50 +59,48 @@ class Notifications(Feed):
     Parameters
     ----------
     address
-        Of the server. A direct one: a pooler that gives a connection to others between
+        Of the server. A direct one: a pooler that shares connections between
         transactions passes no notifications on.
     channel
-        The channel; `trigger_sql` gives what has to be run in the database.
+        The channel; `trigger_sql` returns what has to be run in the database.
     """
 
     address: Address
     channel: str = "semistream"
 
-    def hear(self, clock: Callable[[], float]) -> Iterator[Heard]:
-        """Tell the keys of notifications; ask the server for a sign of life when there are none."""
+    def listen(self, clock: Callable[[], float]) -> Iterator[Notice]:
+        """Yield the keys of notifications; ping the server when there are none."""
         psycopg = _psycopg()
         try:
-            with self._connected(psycopg) as connection:
+            connection: Connection[Any] = PostgreSQL().connect(self.address)
+            with connection:
+                channel = psycopg.sql.Identifier(self.channel)
+                connection.execute(psycopg.sql.SQL("LISTEN {}").format(channel))
                 while True:
                     asked = clock()
                     connection.execute("SELECT 1")
                     # What was sent before the answer has come with it.
-                    yield _heard(connection, 0.0, asked)
-                    yield _heard(connection, BEAT, None)
+                    yield _notice(connection, 0.0, asked)
+                    yield _notice(connection, BEAT, None)
         except psycopg.Error as error:
-            cause = self.address.hidden(_first_line(error))
+            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            cause = self.address.hide(first_line)
             msg = f"the notifications of channel {self.channel!r} are lost: {cause}"
             raise FeedError(msg) from None
 
-    def _connected(self, psycopg: Any) -> Connection[Any]:  # noqa: ANN401 - the module
-        connection: Connection[Any] = PostgreSQL().connect(self.address)
-        listen = psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(self.channel))
-        connection.execute(listen)
-        return connection
 
-
-def _heard(connection: Connection[Any], timeout: float, by: float | None) -> Heard:
-    """Give what comes within a time; only the first is waited for."""
+def _notice(connection: Connection[Any], timeout: float, by: float | None) -> Notice:
+    """Collect what comes within a time; only the first notification is waited for."""
     payloads = [n.payload for n in connection.notifies(timeout=timeout, stop_after=1)]
     try:
         keys = tuple(parse_key(payload) for payload in payloads)
     except ValueError:
-        return Heard(everything=True, by=by)
-    return Heard(keys, everything=None in keys, by=by)
+        return Notice(everything=True, by=by)
+    return Notice(keys, everything=None in keys, by=by)
 
 
 def trigger_sql(table: str, key: str | Sequence[str], channel: str = "semistream") -> str:
-    """Give the statements that make a table of PostgreSQL tell its changes.
+    """Return the statements that make a table of PostgreSQL notify of its changes.
 
     Parameters
     ----------
@@ -143,7 +141,7 @@ def trigger_sql(table: str, key: str | Sequence[str], channel: str = "semistream
 
 
 def _own_name(table: str) -> str:
-    """Give what the names of a table's function and triggers begin with, each table its own."""
+    """Return the prefix of the names of a table's function and triggers."""
     name = f"semistream_{table}".encode()
     if len(name) > _LONGEST_OWN:
         name = name[: _LONGEST_OWN - 9] + f"_{sha256(name).hexdigest()[:8]}".encode()
@@ -154,10 +152,6 @@ def _json(sql: Any, row: str, names: Sequence[str]) -> Any:  # noqa: ANN401 - ps
     columns = [sql.SQL("{}.{}").format(sql.SQL(row), sql.Identifier(name)) for name in names]
     function = "to_json({})" if len(columns) == 1 else "json_build_array({})"
     return sql.SQL(function).format(sql.SQL(", ").join(columns))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _psycopg() -> Any:  # noqa: ANN401 - the module

@@ -1,0 +1,1 @@
+"""What all benchmarks share: runs, rounds, records, tables, figures, and the command line."""

@@ -1,0 +1,36 @@
+"""The machine that a record was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+import semistream
+
+
+def describe() -> dict[str, object]:
+    """Return the machine, its load, versions, and a hash of the package's code."""
+    code = sorted(Path(semistream.__file__).parent.rglob("*.py"))
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release().split("-")[0],
+        "python": platform.python_version(),
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "source": sha256(b"".join(file.read_bytes() for file in code)).hexdigest()[:12],
+        "versions": {name: version(name) for name in ("semistream", "numpy", "pyarrow", "numba")},
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if "model name" in line), "unknown")

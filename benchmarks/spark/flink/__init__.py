@@ -1,1 +1,0 @@
-"""Flink's lookup join from PostgreSQL, with its own cache, set beside ours."""

@@ -1,1 +1,0 @@
-"""Enrichment from live databases, measured beside other ways of asking them."""
