@@ -48,12 +48,7 @@ class _Staging(NamedTuple):
 class PostgresqlWriter:
     """Writes the batches of one query to one table.
 
-    Parameters
-    ----------
-    sink
-        The table and how to reach it.
-    query
-        What the ledger knows the query by: the same over restarts, another for another checkpoint.
+    The ledger knows ``query`` by this id: the same over restarts, another for another checkpoint.
     """
 
     def __init__(self, sink: PostgresqlSink, query: str) -> None:

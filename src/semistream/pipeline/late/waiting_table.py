@@ -41,14 +41,8 @@ _PROPERTIES = {
 class WaitingTable:
     """A Delta table of a stream's rows; a micro-batch changes it in one transaction, or not at all.
 
-    Parameters
-    ----------
-    path
-        Where it is.
-    stream
-        The columns of the stream, before any enrichment.
-    owner
-        Whose rows they are: the same over restarts, another for another checkpoint.
+    ``stream`` has the columns of the stream before any enrichment; ``owner`` says whose rows they
+    are: the same over restarts, another for another checkpoint.
     """
 
     def __init__(self, path: str, stream: Iterable[StructField], owner: str) -> None:
