@@ -71,7 +71,7 @@ class Run:
     @property
     def window_rows(self) -> int:
         """How many rows wait when the window is full; some plans do not say, then those now."""
-        return int(self.join.plan.settings.get("window_rows", 0)) or max(1, self.join.waiting)
+        return self.join.plan.settings.window_rows or max(1, self.join.waiting)
 
     def warm_up(self, seconds: float, longer: float = 1.0) -> None:
         """Fill the window, then let caches settle.
@@ -127,7 +127,7 @@ class Run:
         """
         looked_up = self.join.metrics.looked_up
         spent = self.spend(seconds)
-        if self.join.plan.settings.get("resident") or self.join.metrics.looked_up > looked_up:
+        if self.join.plan.settings.resident or self.join.metrics.looked_up > looked_up:
             return spent
         while not self._turned and spent < _LONGEST_TURN * seconds:
             spent += self.step()

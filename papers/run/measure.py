@@ -154,7 +154,7 @@ def facts_of(seen: Watched) -> Facts:
 
 def _plan(run: Run) -> Facts:
     """Tell a join that simply holds the whole master, whatever its name."""
-    return {"resident": True} if run.join.plan.settings.get("resident") else {}
+    return {"resident": True} if run.join.plan.settings.resident else {}
 
 
 def rates(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:

@@ -159,7 +159,7 @@ class Join:
         return self._running
 
     def close(self) -> None:
-        """Give all memory back, and to the host what was learnt; drain before, or rows are lost.
+        """Release all memory, and to the host what was learnt; drain before, or rows are lost.
 
         A second call does nothing; metrics remain.
         """
@@ -175,7 +175,7 @@ class Join:
         self.close()
 
     def offer(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take a batch of the stream in; give joined batches, as many as are ready.
+        """Take in a batch of the stream; yield joined batches, as many as are ready.
 
         The batch is taken in while the result is read: read it to its end. What is left unread is
         not lost, `drain` gives it; but a further offer is refused until then.
@@ -202,7 +202,7 @@ class Join:
         return self._read(self._operator.drain())
 
     def tick(self) -> Iterator[pa.RecordBatch]:
-        """Serve a quiet stream: give the rows that have waited ``max_wait``.
+        """Serve a quiet stream: yield the rows that have waited ``max_wait``.
 
         Without ``max_wait``, do one round of the algorithm's loop, so that repeated calls answer
         everything in the end.

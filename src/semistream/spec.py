@@ -34,7 +34,7 @@ _IMPOSSIBLE = {"right", "rightouter", "outer", "full", "fullouter", "cross"}
 
 
 def resolve_how(how: str) -> str:
-    """Give the join type that ``how`` stands for; Spark's synonyms are known.
+    """Return the join type that ``how`` stands for; Spark's synonyms are known.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class JoinSpec:
 
 
 def _stream_keys(master: Master, stream: pa.Schema, on: On) -> tuple[str, ...]:
-    """Give the stream's key columns in the order of the master's key."""
+    """Return the stream's key columns in the order of the master's key."""
     pairs = _pairs(on)
     for name in pairs:
         if name not in stream.names:

@@ -323,7 +323,7 @@ def test_of_pages_equally_full_none_is_passed_over():
 @given(pages=st.sets(st.integers(0, 60)), most=st.integers(1, 5))
 def test_runs_are_neighbours(pages, most):
     of = object.__new__(Adaptive)
-    of.engine = SimpleNamespace(plan=SimpleNamespace(settings={"run_pages": most}))
+    of.engine = SimpleNamespace(plan=SimpleNamespace(settings=SimpleNamespace(run_pages=most)))
     runs = of._runs(np.array(sorted(pages), dtype=np.int64))
     assert [page for run in runs for page in run] == sorted(pages)
     assert all(1 <= len(run) <= most for run in runs)

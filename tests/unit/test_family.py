@@ -236,8 +236,8 @@ def test_ssij_caches_the_pages_that_answer_most(master):
     assert {0, 1, 2} <= set(algorithm._pages)
     assert algorithm._priority[0] == max(algorithm._priority.values())
     assert join.metrics.pinned_hits > 10_000
-    page, batch = next(iter(algorithm.pinned()))
-    assert set(pages_of(master, batch.column(0).to_numpy())) == {page}
+    page = next(iter(algorithm.pinned()))
+    assert set(pages_of(master, page.batch.column(0).to_numpy())) == {page.number}
 
 
 def test_ssij_answers_a_batch_from_cached_pages_first(master):

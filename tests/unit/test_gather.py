@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semistream.arrow.gather import Gathered, copies
-from semistream.arrow.page_directory import Blocks
+from semistream.arrow.gather import OutputColumns, copies
+from semistream.arrow.page_directory import PageDirectory
 from semistream.arrow.types import decode, row_width
-from semistream.kernels.loops import GONE, WAITING, chain_pages, count_waiting
-from semistream.kernels.search import even_step, locate, match_run, pages_of
+from semistream.kernels.chains import GONE, WAITING, chain_pages, count_waiting
+from semistream.kernels.search import even_step, look_up, match_run, pages_of
 from support.matrix import ALL
 
 profile = settings(
@@ -116,10 +116,12 @@ def pages(draw, count: int = 1):
     return made, wanted
 
 
-def noted(batches: list[pa.RecordBatch], wanted: list[str]) -> tuple[Blocks, list[pa.Buffer]]:
+def noted(
+    batches: list[pa.RecordBatch], wanted: list[str]
+) -> tuple[PageDirectory, list[pa.Buffer]]:
     """The directory of pages written as a build writes them, and the memory that it refers to."""
     messages = [pa.concat_batches([batch]).serialize() for batch in batches]
-    blocks = Blocks(batches[0].schema, wanted, len(batches))
+    blocks = PageDirectory(batches[0].schema, wanted, len(batches))
     for block, message in enumerate(messages):
         blocks.note(block, message.address)
     return blocks, messages
@@ -146,7 +148,7 @@ def test_buffers_lie_where_arrow_finds_them(made):
     blocks, (message,) = noted([batch], wanted)
     read = pa.ipc.read_record_batch(message, batch.schema)
     assert blocks.start.tolist() == [message.address]
-    assert blocks.nbytes == Blocks.cost(batch.schema, wanted)
+    assert blocks.nbytes == PageDirectory.cost(batch.schema, wanted)
 
     def offsets(array):
         return [
@@ -202,7 +204,7 @@ def test_gathered_is_what_arrow_takes_and_puts_together(data):
     blocks, _kept = noted(batches, wanted)
     kinds = [batches[0].schema.field(name).type for name in wanted]
     steps = data.draw(st.lists(st.tuples(choices(batches), st.booleans()), max_size=4))
-    gathered = Gathered(kinds, rows=sum(len(block) for (block, _), _ in steps))
+    gathered = OutputColumns(kinds, rows=sum(len(block) for (block, _), _ in steps))
     expected = [[pa.nulls(0, kind)] for kind in kinds]
     for (block, position), by_address in steps:
         if by_address:
@@ -231,7 +233,7 @@ def test_each_type_with_nulls_in_one_page_of_two(kind):
     batches = [pa.record_batch({"code": np.arange(9), "v": v}) for v in (whole, holed)]
     blocks, _kept = noted(batches, ["v"])
     block, position = np.repeat(np.arange(2, dtype=np.int32), 9), np.tile(np.arange(9)[::-1], 2)
-    gathered = Gathered([kind], rows=54)
+    gathered = OutputColumns([kind], rows=54)
     for _ in range(2):
         gathered.append_from(blocks, block, position)
     gathered.append([whole], position[:9])
@@ -241,7 +243,7 @@ def test_each_type_with_nulls_in_one_page_of_two(kind):
     )
     same_values(gathered.arrays()[0], expected)
     same_values(blocks.gather(blocks.columns[0], block, position), expected.slice(0, 18))
-    assert Blocks.possible(pa.schema([("v", kind)]))
+    assert PageDirectory.possible(pa.schema([("v", kind)]))
     assert copies(pa.schema([("v", kind)])) == (1 if kind in FIXED else 2)
 
 
@@ -250,8 +252,8 @@ def test_nested_types_are_gathered_by_arrow_alone(number):
     array = nested_arrays(9)[number]
     if array.type in TEXTS:
         pytest.skip("decoded, it is flat")
-    assert not Blocks.possible(pa.schema([("v", array.type)]))
-    gathered = Gathered([array.type], rows=9)
+    assert not PageDirectory.possible(pa.schema([("v", array.type)]))
+    gathered = OutputColumns([array.type], rows=9)
     gathered.append([array], np.array([3, 1]))
     gathered.append([array], np.array([8]))
     assert gathered.arrays()[0].to_pylist() == [array.to_pylist()[i] for i in (3, 1, 8)]
@@ -373,7 +375,9 @@ def test_locate_finds_what_a_search_finds(data, once, room):
         state, page = (*at, 0, 0, 0), 0
         while page >= 0:
             where = (start, offset, steps)
-            state, page = locate(probes, valid, (first, rows), where, state, rule, (*out, deferred))
+            state, page = look_up(
+                probes, valid, (first, rows), where, state, rule, (*out, deferred)
+            )
             if page >= 0:
                 assert offset[page] == 0
                 steps[page] = even_step(start[page] + known[page], int(rows[page]))
@@ -423,11 +427,12 @@ def test_match_run_answers_each_row_that_waits_for_its_pages(data, once, room, s
     while cursor[0] < len(run):
         pair_count, absent_count, done, cursor = match_run(
             first,
-            (*directory(run), first_codes),
+            (*directory(run), first_codes[first : first + len(run) + 1]),
             window,
             cursor,
-            (is_unique(found), once),
+            (is_unique(found), once, True, False, GONE),
             tuple(out),
+            np.zeros(0, dtype=np.int64),
         )
         assert pair_count + absent_count <= room
         pairs += zip(*(a[:pair_count].tolist() for a in out[:3]), strict=True)
@@ -447,3 +452,22 @@ def test_match_run_answers_each_row_that_waits_for_its_pages(data, once, room, s
             left[head] = True
             head = int(chain[head])  # noqa: PLW2901
     assert np.flatnonzero(left).tolist() == np.flatnonzero(state == WAITING).tolist()
+
+
+def test_an_answer_without_rows_proves_all_rows_absent_that_wait_for_it():
+    codes, pages, state = np.array([5, 9]), np.zeros(2, np.int32), np.zeros(2, np.uint8)
+    heads, chain = np.full(1, -1, dtype=np.int32), np.empty(2, dtype=np.int32)
+    chain_pages(pages, state, heads, chain, 0)
+    none = (np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int32))
+    out = [np.empty(4, t) for t in (np.int64, np.int32, np.int64, np.int64)]
+    pairs, absent, answered, cursor = match_run(
+        0,
+        (*none, np.zeros(0, np.int64)),
+        (heads, chain, pages, codes, state),
+        (0, -1, -2, -1),
+        (False, False, True, False, GONE),
+        tuple(out),
+        np.zeros(0, dtype=np.int64),
+    )
+    assert (pairs, answered, cursor[0]) == (0, 2, 1)
+    assert sorted(out[3][:absent].tolist()) == [0, 1]

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.arrow.page_directory import Blocks
-from semistream.engine import shared_directory as directory
-from semistream.engine.shared_directory import Directory
+from semistream.arrow.page_directory import PageDirectory
+from semistream.engine import lookup as directory
+from semistream.engine.lookup import Directory
 from semistream.kernels import memory as raw
 
 NAMES = [f"c{i}" for i in range(8)]
@@ -70,15 +70,15 @@ def keep_noting(path, stop, count) -> None:
         count.value += 1
 
 
-def opened(path) -> Blocks:
+def opened(path) -> PageDirectory:
     with path.open("r+b") as file:
-        memory = mmap.mmap(file.fileno(), Blocks.shared_bytes(PAGE, NAMES, 2))
-    return Blocks(PAGE, NAMES, 2, np.frombuffer(memory, np.uint8))
+        memory = mmap.mmap(file.fileno(), PageDirectory.shared_bytes(PAGE, NAMES, 2))
+    return PageDirectory(PAGE, NAMES, 2, np.frombuffer(memory, np.uint8))
 
 
 def test_nulls_that_one_process_has_seen_are_known_to_all(tmp_path):
     path, with_nulls = tmp_path / "directory", page(True)
-    path.write_bytes(bytes(Blocks.shared_bytes(PAGE, NAMES, 2)))
+    path.write_bytes(bytes(PageDirectory.shared_bytes(PAGE, NAMES, 2)))
     blocks = opened(path)
     stop, count = SPAWN.Value("i", 0, lock=False), SPAWN.Value("q", 0, lock=False)
     other = SPAWN.Process(target=keep_noting, args=(path, stop, count))

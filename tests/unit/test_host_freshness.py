@@ -17,7 +17,7 @@ from semistream.hotset import rows as host_rows
 from semistream.hotset.plan import Host
 from semistream.hotset.rows import HostRows
 from semistream.hotset.sizes import BORN
-from semistream.kernels.loops import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
+from semistream.kernels.counting import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
 from semistream.master.database.feeds.changes import Changes
 
 if TYPE_CHECKING:

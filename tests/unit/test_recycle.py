@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.arrow.recycle import Recycled
+from semistream.arrow.recycle import BufferPool
 from semistream.engine import lookup
 from semistream.testing import reference_join, same_rows
 from semistream.workloads import Stream, Zipf, master_table
@@ -24,7 +24,7 @@ def master(tmp_path_factory):
 
 
 def test_one_piece_a_column_is_kept():
-    memory = Recycled(2)
+    memory = BufferPool(2)
     taken = [memory.take(column, 1000) for column in (0, 1, 0)]
     assert memory.nbytes == 0
     memory.give_out()
@@ -33,7 +33,7 @@ def test_one_piece_a_column_is_kept():
 
 
 def test_nothing_is_kept_while_a_batch_is_made():
-    memory = Recycled(1)
+    memory = BufferPool(1)
     first = memory.take(0, 1000)
     memory.give_out()
     second = memory.take(0, 1000)
@@ -46,7 +46,7 @@ def test_nothing_is_kept_while_a_batch_is_made():
 
 @pytest.mark.parametrize("size", [499, 1001])
 def test_what_does_not_fit_is_given_back(size):
-    memory = Recycled(1)
+    memory = BufferPool(1)
     first = memory.take(0, 1000)
     memory.give_out()
     del first
@@ -55,7 +55,7 @@ def test_what_does_not_fit_is_given_back(size):
 
 
 def test_nothing_is_kept_where_output_is_made_elsewhere():
-    memory = Recycled(1)
+    memory = BufferPool(1)
     first, second = memory.take(0, 1000), memory.take(0, 1000)
     memory.give_out()
     del first
@@ -71,7 +71,7 @@ def test_nothing_is_kept_where_output_is_made_elsewhere():
 
 
 def test_memory_outlives_its_lender():
-    memory = Recycled(1)
+    memory = BufferPool(1)
     buffer = memory.take(0, 80)
     ctypes.memset(buffer.address, 1, 80)
     del memory

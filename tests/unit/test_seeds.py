@@ -14,7 +14,7 @@ import pyarrow as pa
 import semistream as ss
 from semistream.arrow.keys import Keys, random_salt
 from semistream.hotset.plan import Host, HostSizes
-from semistream.kernels.loops import chain_values
+from semistream.kernels.chains import chain_values
 from semistream.master.build import target
 from semistream.system.shared_folder import boot_seed
 

@@ -30,6 +30,7 @@ from benchmarks.spark.queries import (
 from benchmarks.spark.systems import Setting
 from semistream.algorithms import choose
 from semistream.hotset import HostShare
+from semistream.hotset.plan import Host
 from semistream.hotset.sizes import BESIDE
 from semistream.master import open_master
 from semistream.spec import JoinSpec
@@ -83,7 +84,7 @@ def _rows_held(spec: JoinSpec, memory: int) -> int:
     """Return how many rows tasks hold together; a quarter is for answers that are not in order."""
     shared = HostShare(tempfile.gettempdir(), _TASKS)  # nothing is opened
     host = choose("adaptive", spec, memory * 3 // 4, None, {}, shared)[1].host
-    return 0 if host is None else int(host.sizes.slot / (host.row_bytes + BESIDE))
+    return 0 if not isinstance(host, Host) else int(host.sizes.slot / (host.row_bytes + BESIDE))
 
 
 def _check(grid: PeersGrid, engines: Caller, flink: Flink, at: Setting) -> None:

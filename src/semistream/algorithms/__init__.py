@@ -34,7 +34,7 @@ def _known() -> Mapping[str, type[Algorithm]]:
 
 
 def algorithms() -> Mapping[str, str]:
-    """Give the algorithms that a join can use: name → paper.
+    """Return the algorithms that a join can use: name → paper.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def _find(name: str, options: Mapping[str, Any], live: bool) -> type[Algorithm]:
         )
         raise OptionError(msg)
     if live:
-        from semistream.algorithms.database.key_lists import KeyLists  # noqa: PLC0415 - few joins ask one
+        from semistream.algorithms.on_database import KeyLists  # noqa: PLC0415 - few joins ask one
 
         algorithm = KeyLists
     for option in options:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from semistream.algorithms.worth import MOST_COUNTED, Passed, Rest, cache_pays, far_ahead
+from semistream.algorithms.worth import BackOff, Progress, cache_pays, far_ahead
 from semistream.arrow.memory import take
-from semistream.arrow.page_directory import Blocks
-from semistream.arrow.types import row_bytes
 from semistream.engine.algorithm import Algorithm
 from semistream.engine.cache import Cache, CacheCost
 from semistream.engine.lookup import Lookup, page_faults
 from semistream.engine.output import gathered_schema
-from semistream.engine.plan import TooSmall
+from semistream.engine.plan import Settings, TooSmall
+from semistream.engine.ranking import MOST_COUNTED, best_that_fit, keep_best, value_starts
 from semistream.engine.sketch import Sketch
 from semistream.errors import OptionError
-from semistream.kernels.loops import WAITING, count_waiting
+from semistream.kernels.chains import WAITING, count_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semistream.engine.output import Pairs
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.plan import Components, Plan, Task
     from semistream.engine.window import Chunk
     from semistream.master import FileMaster
     from semistream.spec import JoinSpec
@@ -38,11 +38,18 @@ __all__ = ["MOST_SWEEPS", "Adaptive"]
 
 MOST_SWEEPS = 16  # no row waits for more
 _STAGING = 16  # this part of the divided memory holds rows on their way into the cache
-_LARGEST_OUTPUT = 8 << 20
-_MOST_WAITING = 4096  # rows; pages with more are alike
-_HELD = 0.98  # of the master must lie in memory for rows to be looked up
+_LARGEST_OUTPUT = 8 << 20  # bytes of a batch of look-ups, however large the budget
+_MOST_WAITING = 4096  # rows; pages with more are alike: the histogram of counts stays small
+_HELD = 0.98  # fraction of a sample that must lie in memory for look-ups: one page of 64 may not
 _SAMPLED = 8  # while nothing is cached, one row in so many is counted
 _RARE = 256  # rows for which one wait for the disk is rare enough
+
+
+@dataclass(frozen=True)
+class AdaptiveSettings(Settings):
+    """Whether rows are looked up at once, whatever the operating system holds."""
+
+    at_once: bool | None = None
 
 
 class Adaptive(Algorithm):
@@ -89,19 +96,18 @@ class Adaptive(Algorithm):
             raise OptionError.unknown("at_once", str(at_once), ("None", "True", "False"))
         parts, settings = cls._components(task, at_once, True)
         least = task.memory // 4  # of the budget; reads in flight are not worth a smaller window
-        if "lookup" in parts or task.memory - sum(parts.values()) >= least:
+        if parts.lookup or task.memory - parts.total >= least:
             try:
-                return task.split(cls.name, parts, settings | cls._least_window(task, parts))
+                return task.split(cls.name, parts, settings)
             except TooSmall:
                 pass
-        parts, settings = cls._components(task, at_once, False)
-        return task.split(cls.name, parts, settings | cls._least_window(task, parts))
+        return task.split(cls.name, *cls._components(task, at_once, False))
 
     @staticmethod
-    def _least_window(task: Task, parts: dict[str, int]) -> dict[str, int]:
-        rest = task.memory - sum(parts.values())
-        largest = CacheCost.of(_cached(task.spec)).largest - parts["cache"]  # with what is staged
-        return {"least_window": int(max(task.least_window, rest // 16, rest - largest))}
+    def _least_window(task: Task, parts: Components) -> int | None:
+        rest = task.memory - parts.total
+        largest = CacheCost.of(_cached(task.spec)).largest - parts.cache  # with what is staged
+        return int(max(task.least_window, rest // 16, rest - largest))
 
     @staticmethod
     def _sketch_bytes(task: Task) -> int:
@@ -110,99 +116,85 @@ class Adaptive(Algorithm):
     @classmethod
     def _components(
         cls, task: Task, at_once: bool | None, generous: bool
-    ) -> tuple[dict[str, int], dict[str, int | bool]]:
-        """Give all components but the window; a small budget has no look-up and reads one page."""
+    ) -> tuple[Components, AdaptiveSettings]:
+        """Return all but the window; a small budget has no look-up and reads one page at a time."""
         page, master = max(1, task.page_bytes), task.spec.master
         pages = min(16, max(2, task.memory // 8 // page)) if generous else 1
         pages = min(pages, max(1, master.pages))
-        parts, settings = (
-            task.fixed(pages),
-            {"buffer_pages": pages, "run_pages": max(1, pages // 4)},
-        )
-        wanted = gathered_schema(task.spec)
-        flat = Blocks.possible(wanted)
-        if flat:
-            each = Blocks.cost(master.page_schema, wanted.names)
-            parts["blocks"] = each * settings["run_pages"]
-        if generous and at_once is not False and flat and master.is_mapped:
+        run = max(1, pages // 4)
+        settings = AdaptiveSettings(buffer_pages=pages, run_pages=run)
+        blocks = task.directory_line * run
+        parts = replace(task.fixed(pages), output=task.output_bytes, blocks=blocks)
+        if generous and at_once is not False and blocks and master.is_mapped:
             output = max(task.output_bytes, min(task.memory // 2, _LARGEST_OUTPUT))
             rows = max(1, int(output / (28 + task.output_row)))
-            cost = Lookup.cost(task.spec.files, wanted.names, rows)
+            cost = Lookup.cost(task.spec.files, gathered_schema(task.spec).names, rows)
             if cost <= task.memory // 4:
-                parts |= {"output": output, "lookup": cost}
-                settings |= {"output_rows": rows} | ({"at_once": True} if at_once else {})
+                parts = replace(parts, output=output, lookup=cost)
+                settings = replace(settings, output_rows=rows, at_once=at_once or None)
         each = 4 if task.spec.files.index.first_part is None else 5
-        parts |= {"counters": each * master.pages + cls._sketch_bytes(task)}
-        rest, largest = task.memory - sum(parts.values()), CacheCost.of(_cached(task.spec)).largest
-        return {**parts, "cache": int(min(max(0, rest) // _STAGING, largest / 4))}, settings
+        parts = replace(parts, counters=each * master.pages + cls._sketch_bytes(task))
+        rest, largest = task.memory - parts.total, CacheCost.of(_cached(task.spec)).largest
+        parts = replace(parts, cache=int(min(max(0, rest) // _STAGING, largest / 4)))
+        return parts, replace(settings, least_window=cls._least_window(task, parts))
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         self._schema = _cached(engine.spec)
-        self._staging = engine.plan.components["cache"]
+        self._staging = engine.plan.components.cache
         self._several = _several(engine.spec.files)
         self._counts = np.zeros(engine.master.pages, dtype=np.int32)
         self._cut = False  # whether the last row that was collected has more pairs
-        self._rest = Rest()
+        self._back_off = BackOff()
         self._pays, self._share = True, 0.0
         self._make_cache(engine)
         self._sweeps: deque[int] = deque(maxlen=MOST_SWEEPS - 1)
         self._hand = 0
-        self._forced = bool(engine.plan.settings.get("at_once"))
+        self._forced = bool(engine.plan.settings.at_once)
         self._faults, self._seen_pages, self._patience = page_faults(), 0, _RARE
-        self._at_once = engine.lookup is not None and self._in_memory()
+        self.at_once = engine.lookup is not None and self._in_memory()
 
     def _make_cache(self, engine: Any) -> None:  # noqa: ANN401
-        self._divided = engine.plan.components["window"]  # what cache and window have together
-        self._cache = Cache(self._schema, self._divided)
-        self._largest_cache = self._divided - int(engine.plan.settings["least_window"])
+        self._divided = engine.plan.components.window  # what cache and window have together
+        self.cache: Cache = Cache(self._schema, self._divided)
+        self._largest_cache = self._divided - engine.least_capacity
         self._least_cache = min(self._divided // 32, self._largest_cache)
         self._target = min(self._divided // 4, self._largest_cache)
-        self._row = self._cache.cost(1, engine.master.row_bytes)
+        self._row = self.cache.cost(1, engine.master.row_bytes)
         self._sketch = Sketch(self._sketch_bytes(engine.task))
         self._threshold = 1.0  # how often a row must have been asked for to be cached
         self._missed = 0
         self._sketched = 0.0  # by the sketch, as it has aged
-        self._since = Passed()
-        self._filled: Passed | None = None  # what was when the cache became half full
+        self._since = Progress()
+        self._filled: Progress | None = None  # what was when the cache became half full
         self._hot = self._seen = 0  # rows with keys that would be cached, of how many
 
     # -- what is answered before the window -------------------------------------------------
 
-    @property
-    def at_once(self) -> bool:
-        """Whether pages lie in memory, as far as is known."""
-        return self._at_once
-
     def _in_memory(self) -> bool:
         return self._forced or self.engine.reader.held() >= _HELD
 
-    def looked_up(self, rows: int, faults: int) -> None:
+    def note_lookups(self, rows: int, faults: int) -> None:
         """Use the window when looking up has to wait for the disk too often."""
         if faults * _RARE > rows + _RARE and not self._forced:
-            self._at_once, self._patience = False, 2 * self._patience
+            self.at_once, self._patience = False, 2 * self._patience
             self._faults, self._seen_pages = page_faults(), self.engine.metrics.pages_read
 
-    def iterated(self) -> int:
+    def end_round(self) -> int:
         """Look rows up again when pages lie in memory, and sweeps do not wait for the disk."""
         pages = self.engine.metrics.pages_read - self._seen_pages
         if self.engine.lookup is not None and pages >= self._patience:
             faults = page_faults() - self._faults
-            self._at_once = 16 * faults < pages and self._in_memory()
+            self.at_once = 16 * faults < pages and self._in_memory()
             self._faults += faults
             self._seen_pages += pages
         return 0
 
-    @property
-    def cache(self) -> Cache:
-        """The join values that are most frequent for their bytes."""
-        return self._cache
-
-    def collected(self, pairs: Pairs) -> None:
+    def note_output(self, pairs: Pairs) -> None:
         """Stage the join values that were asked for more often than the last that had to go."""
         window, last = self.engine.window, pairs.rows[-1][-1]
         continued, self._cut = self._cut, bool(window.state[last] == WAITING)
-        if self._staged_bytes >= self._staging / 2 or self._rest.is_due():
+        if self._staged_bytes >= self._staging / 2 or self._back_off.skip():
             return
         rows = np.concatenate(pairs.rows)
         codes = window.codes[rows]
@@ -224,17 +216,16 @@ class Adaptive(Algorithm):
             absent = sum(map(len, pairs.absent))
             self._reconsider(int(asked[hot].sum()), len(whole) + absent, least)
         hot &= self._pays
-        self._rest.note(bool(hot.any()))
+        self._back_off.note(bool(hot.any()))
         begin, count, hits = self._that_fit(begin[first[hot]], count[first[hot]], hits[hot])
         if len(begin):
             chosen = np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
             self._stage(codes, pairs, chosen, np.repeat(hits, count))
 
     def _that_fit(self, begin: Rows, count: Rows, hits: Rows) -> tuple[Rows, Rows, Rows]:
-        """Give the hottest values, as many as may be staged."""
+        """Return the hottest values, as many as may be staged."""
         room = (self._staging - self._staged_bytes) / (self._row + self.engine.master.row_bytes)
-        order = np.argsort(-hits / count, kind="stable")
-        fit = order[np.cumsum(count[order]) <= room]
+        fit = best_that_fit(hits / count, count, room)
         return begin[fit], count[fit], hits[fit]
 
     def _stage(
@@ -264,13 +255,13 @@ class Adaptive(Algorithm):
 
     @property
     def _staged_bytes(self) -> float:
-        return self._cache.staged_bytes
+        return self.cache.staged_bytes
 
     def _note(self, rows: pa.RecordBatch, hits: Rows) -> None:
-        if self._staged_bytes + self._cache.price(rows) <= self._staging:
-            self._cache.stage(rows, hits, self.engine.metrics.rows_in)
+        if self._staged_bytes + self.cache.price(rows) <= self._staging:
+            self.cache.stage(rows, hits, self.engine.metrics.rows_in)
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count keys that the cache did not have; some of them, while it has none."""
         some = chunk.codes
         if not self._pays:
@@ -279,9 +270,9 @@ class Adaptive(Algorithm):
         self._sketched += len(some)
         self._missed += len(chunk)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Move rows into and out of the cache, when the window has made room for them."""
-        cache = self._cache
+        cache = self.cache
         if self._pays:
             self._judge()
         period = 10 * max(1024, self._target / self._row) * (1 if self._pays else _SAMPLED)
@@ -297,7 +288,7 @@ class Adaptive(Algorithm):
 
     def _divide(self) -> None:
         """Leave to the window what the cache does not need until the next epoch."""
-        claimed = max(self._held, min(self._room, self._cache.claimed))
+        claimed = max(self._held, min(self._room, self.cache.claimed))
         window = max(self.engine.least_capacity, int(self._divided - claimed))
         self.engine.window.capacity = window
 
@@ -315,8 +306,8 @@ class Adaptive(Algorithm):
         self._hot = self._seen = 0
 
     def _judge(self) -> None:
-        """Give the cache up if it does not pay, by what it answered while it was half full."""
-        if self._cache.claimed < self._target / 2:
+        """Return the cache up if it does not pay, by what it answered while it was half full."""
+        if self.cache.claimed < self._target / 2:
             self._filled = None
             return
         self._filled = self._filled or self._so_far()
@@ -328,13 +319,13 @@ class Adaptive(Algorithm):
             self._pays = cache_pays(passed.hits / asked, self._share)
             self._filled = None
 
-    def _so_far(self) -> Passed:
+    def _so_far(self) -> Progress:
         metrics = self.engine.metrics
-        return Passed(metrics.rows_in, metrics.pages_read, metrics.cache_hits, self._missed)
+        return Progress(metrics.rows_in, metrics.pages_read, metrics.cache_hits, self._missed)
 
-    def _passed(self, since: Passed) -> Passed:
-        """Give what happened since then."""
-        return Passed(*(now - then for now, then in zip(self._so_far(), since, strict=True)))
+    def _passed(self, since: Progress) -> Progress:
+        """Return what happened since then."""
+        return Progress(*(now - then for now, then in zip(self._so_far(), since, strict=True)))
 
     @property
     def _room(self) -> int:
@@ -344,21 +335,14 @@ class Adaptive(Algorithm):
     @property
     def _held(self) -> float:
         """Bytes of the rows in the cache, those staged not counted."""
-        return self._cache.claimed - self._cache.staged_bytes
+        return self.cache.claimed - self.cache.staged_bytes
 
     def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
-        """Tell which rows stay: the values most frequent for their bytes, as many as have room."""
-        firsts = cache.firsts()
-        rows = np.diff(firsts, append=len(cache))
-        sizes = np.add.reduceat(row_bytes(cache.batch), firsts) if len(firsts) else firsts
-        sizes = cache.cost.fixed * rows + cache.cost.factor * sizes
-        worth = cache.hits[firsts] * self._row / sizes
-        order = np.argsort(-worth, kind="stable")
-        gone = np.cumsum(sizes[order]) > self._room
-        lost = float(worth[order[gone]].max(initial=0.0))
+        """Return the rows that stay: the values most frequent for their bytes, while room lasts."""
+        starts, rows = cache.values()
+        sizes = cache.value_bytes(starts, rows)
+        stays, lost = keep_best(cache.hits[starts] * self._row / sizes, sizes, self._room)
         self._threshold = min(max(1.0, lost), MOST_COUNTED)
-        stays = np.ones(len(firsts), dtype=np.bool_)
-        stays[order[gone]] = False
         return np.repeat(stays, rows)
 
     def _weigh(self) -> None:
@@ -368,23 +352,23 @@ class Adaptive(Algorithm):
         window = passed.share * passed.missed / passed.rows / self.engine.window.capacity
         coldest = self._coldest() / (2 * passed.rows)  # counts are halved: they cover two periods
         cached = coldest * (1 + passed.share) / self._row
-        full, step = self._cache.claimed > self._target * 3 / 4, self._divided // 16
+        full, step = self.cache.claimed > self._target * 3 / 4, self._divided // 16
         if full and cached > 1.25 * window:
             self._target = min(self._target + step, self._largest_cache)
         elif full and cached < window / 1.25:
             self._target = max(self._target - step, self._least_cache)
-        self._cache.hits >>= 1
+        self.cache.hits >>= 1
         self._sketch.age()
         self._sketched /= 2
         self._threshold = max(1.0, self._threshold / 2)
         self._since = self._so_far()
 
     def _coldest(self) -> float:
-        """Give the mean hits of a row in the cache's coldest eighth."""
-        firsts = self._cache.firsts()
-        if not len(firsts):
+        """Return the mean hits of a row in the cache's coldest eighth."""
+        starts, rows = self.cache.values()
+        if not len(starts):
             return 0.0
-        worth = self._cache.hits[firsts] / np.diff(firsts, append=len(self._cache))
+        worth = self.cache.hits[starts] / rows
         eighth = max(1, len(worth) // 8)
         return float(np.partition(worth, eighth - 1)[:eighth].mean())
 
@@ -409,7 +393,7 @@ class Adaptive(Algorithm):
         return self._runs(wanted)
 
     def _fullest(self, rows: int) -> npt.NDArray[np.int64]:
-        """Give the pages that most rows wait for, until it is so many rows in all."""
+        """Return the pages that most rows wait for, until it is so many rows in all."""
         counts = np.minimum(self._counts, _MOST_WAITING)
         # How many rows are answered by the pages with so many rows or more.
         answered = np.cumsum(np.bincount(counts, weights=self._counts)[::-1])[::-1]
@@ -424,7 +408,7 @@ class Adaptive(Algorithm):
 
     def _runs(self, pages: npt.NDArray[np.int64]) -> list[range]:
         """Put neighbouring pages together, as many as one buffer has room for."""
-        most = int(self.engine.plan.settings["run_pages"])
+        most = self.engine.plan.settings.run_pages or 1
         runs: list[range] = []
         for page in pages.tolist():
             if runs and runs[-1].stop == page and len(runs[-1]) < most:
@@ -434,26 +418,26 @@ class Adaptive(Algorithm):
         return runs
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cache and of all counters."""
+        """Return the bytes of the cache and of all counters."""
         several = 0 if self._several is None else self._several.nbytes
         counters = self._counts.nbytes + self._sketch.nbytes + several
-        return {"cache": self._cache.nbytes, "counters": counters}
+        return {"cache": self.cache.nbytes, "counters": counters}
 
 
 def _cached(spec: JoinSpec) -> pa.Schema:
-    """Give the columns of the cache: the code, and what is gathered."""
+    """Return the columns of the cache: the code, and what is gathered."""
     return pa.schema([spec.master.page_schema.field(0), *gathered_schema(spec)])
 
 
 def _union(pages: Rows, others: npt.NDArray[Any], total: int) -> Rows:
-    """Give these pages and the others, of so many, in ascending order."""
+    """Return these pages and the others, of so many, in ascending order."""
     chosen = np.zeros(total, dtype=np.bool_)
     chosen[pages] = chosen[others] = True
     return np.flatnonzero(chosen)
 
 
 def _several(master: FileMaster) -> npt.NDArray[np.bool_] | None:
-    """Tell which pages have several parts, None where none has."""
+    """Return which pages have several parts, None where none has."""
     first = master.index.first_part
     return None if first is None else np.diff(first, append=len(master.index.code)) > 1
 
@@ -461,6 +445,6 @@ def _several(master: FileMaster) -> npt.NDArray[np.bool_] | None:
 def _values(
     rows: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give where the pairs of each window row begin, and how many they are."""
-    begin = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    """Return where the pairs of each window row begin, and how many they are."""
+    begin = value_starts(rows)
     return begin, np.diff(begin, append=len(rows))

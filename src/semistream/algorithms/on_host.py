@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.adaptive import Adaptive
-from semistream.algorithms.database.key_lists import KeyLists
+from semistream.algorithms.on_database import KeyLists
 from semistream.algorithms.resident import FEW_PAGES
 from semistream.algorithms.shared import SharedAdaptive
 from semistream.engine.algorithm import share

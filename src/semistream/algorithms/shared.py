@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.engine.plan import Task
+    from semistream.engine.plan import Components, Task
     from semistream.engine.window import Chunk
     from semistream.hotset.state import HostState
 
@@ -27,8 +27,8 @@ class SharedAdaptive(Adaptive):
     """
 
     @staticmethod
-    def _least_window(task: Task, parts: dict[str, int]) -> dict[str, int]:  # noqa: ARG004
-        return {}  # all of it: nothing moves
+    def _least_window(task: Task, parts: Components) -> int | None:  # noqa: ARG004
+        return None  # all of it: nothing moves
 
     @staticmethod
     def _sketch_bytes(task: Task) -> int:  # noqa: ARG004 - it is the host's
@@ -48,11 +48,11 @@ class SharedAdaptive(Adaptive):
         return self._host
 
     @property
-    def cache(self) -> Any:  # noqa: ANN401 - a `Held`
-        """The newest hot set on this host, until `probed`; the engine asks before each chunk."""
+    def cache(self) -> Any:  # type: ignore[override]  # noqa: ANN401 - `CachedRows`
+        """The newest hot set on this host, until `end_probe`; the engine asks before each chunk."""
         return self.host.newest()
 
-    def probed(self) -> None:
+    def end_probe(self) -> None:
         """Let others overwrite the hot set: while a row waits, no one needs it."""
         self.host.rest()
 
@@ -70,11 +70,11 @@ class SharedAdaptive(Adaptive):
     def _note(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64]) -> None:
         self.host.stage(rows, hits)
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count keys that the hot set did not have."""
         self.host.sketch.add(chunk.codes)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Make the next hot set, if there is enough for it."""
         self._count()
         self.host.publish()
@@ -92,7 +92,7 @@ class SharedAdaptive(Adaptive):
             self._host.close()
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of counters, and of all that the host holds."""
+        """Return the bytes of counters, and of all that the host holds."""
         several = 0 if self._several is None else self._several.nbytes
         used = {"counters": self._counts.nbytes + several}
         return used | (self._host.memory_used if self._host else {})

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from semistream.engine.ranking import MOST_COUNTED
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["MOST_COUNTED", "PAGE_COST", "Passed", "Rest", "cache_pays", "far_ahead"]
+__all__ = ["PAGE_COST", "BackOff", "Progress", "cache_pays", "far_ahead"]
 
 PAGE_COST = 300
 """Rows that are answered in the time that a page takes: 40 to 60 µs against 0.15."""
-MOST_COUNTED = 254
-"""By the sketch; a key that was asked for more often may always enter."""
 _SPARED = 0.6  # of the work of a row that waits is spared one that the cache answers
 _IN_VAIN = 0.25  # of it costs a row that the cache does not answer: to look, to count, to exchange
 _CLEARLY = 8  # times as often as others are asked for, and a value is hot where none was before
-_LONGEST_REST = 16  # batches of output in which no row is looked for that might enter the cache
+_LONGEST_SKIP = 16  # batches of output in which no row is looked for that might enter the cache
 
 
 def cache_pays(hits: float, share: float) -> bool:
-    """Tell whether a cache that answers this part of the rows is worth its work.
+    """Return whether a cache that answers this part of the rows is worth its work.
 
     ``share`` is what a row that waits costs in page reads, in times of the work on the row itself.
 
@@ -34,7 +34,7 @@ def cache_pays(hits: float, share: float) -> bool:
 
 
 def far_ahead(hits: npt.NDArray[np.float64], rows: npt.NDArray[np.int64], evenly: float) -> float:
-    """Give how often a value must have been asked for, for each of its rows, to be hot again.
+    """Return how often a value must have been asked for, for each of its rows, to be hot again.
 
     Far more often than the values at hand, or than all values if these were asked for alike: few
     keys that are all as hot as each other are hot as well.
@@ -50,7 +50,7 @@ def far_ahead(hits: npt.NDArray[np.float64], rows: npt.NDArray[np.int64], evenly
     return float(min(_CLEARLY * max(1.0 / rows.mean(), usual), MOST_COUNTED))
 
 
-class Passed(NamedTuple):
+class Progress(NamedTuple):
     """Stream rows, pages read, rows that the cache answered, rows that it did not."""
 
     rows: int = 0
@@ -64,29 +64,29 @@ class Passed(NamedTuple):
         return PAGE_COST * max(1, self.pages) / max(1, self.missed)
 
 
-class Rest:
-    """Lets a search that found nothing rest, the longer the more often that was.
+class BackOff:
+    """Exponential back-off: skip twice as many batches after each fruitless search, at most 16.
 
     Examples
     --------
-    >>> rest, done = Rest(), []
+    >>> back_off, searches = BackOff(), []
     >>> for number in range(10):
-    ...     if not rest.is_due():
-    ...         done.append(number)
-    ...         rest.note(found=False)
-    >>> done
+    ...     if not back_off.skip():
+    ...         searches.append(number)
+    ...         back_off.note(success=False)
+    >>> searches
     [0, 2, 5]
     """
 
     def __init__(self) -> None:
         self._left = self._length = 0
 
-    def is_due(self) -> bool:
-        """Whether to rest this time."""
+    def skip(self) -> bool:
+        """Return whether to skip this batch."""
         self._left -= 1
         return self._left >= 0
 
-    def note(self, found: bool) -> None:
-        """Take what a search found."""
-        self._length = 0 if found else min(max(1, 2 * self._length), _LONGEST_REST)
+    def note(self, success: bool) -> None:
+        """Note whether a search was of use."""
+        self._length = 0 if success else min(max(1, 2 * self._length), _LONGEST_SKIP)
         self._left = self._length

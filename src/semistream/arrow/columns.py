@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import mmap
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +15,14 @@ import pyarrow as pa
 
 from semistream.arrow.memory import concat, private_memory, select
 from semistream.arrow.types import row_width
-from semistream.kernels.loops import GONE, compact
+from semistream.kernels.chains import GONE, compact
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     State = npt.NDArray[np.uint8]
 
-__all__ = ["Arena", "Column", "in_place_width", "is_in_place", "make_column", "varying_room"]
+__all__ = ["Arena", "in_place_width", "is_in_place", "make_column", "varying_room"]
 
 _MOST_VARYING = (1 << 31) - (1 << 24)  # bytes: the offsets of an Arrow array have 32 bits
 _WIDE_OFFSETS = {pa.large_string(), pa.large_binary()}
@@ -52,14 +51,14 @@ class Arena:
         self.nbytes = 0
 
     def replace(self, state: State, kept: int, new: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Drop the rows that are gone, of which ``kept`` stay, and append; give all rows."""
+        """Drop the rows that are gone, of which ``kept`` stay, and append; return all rows."""
         if kept < len(state):
             compact(self._values[: len(state)], state)
         self._values[kept : kept + len(new)] = new
         return self.use(kept + len(new))
 
     def use(self, rows: int) -> npt.NDArray[Any]:
-        """Give so many rows; memory behind them goes back to the operating system."""
+        """Return so many rows; memory behind them goes back to the operating system."""
         size = rows * self._row_bytes
         end = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         if self.nbytes > end:
@@ -68,24 +67,8 @@ class Arena:
         return self._values[:rows]
 
 
-class Column(ABC):
-    """The values of one stream column in the window."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes held now."""
-
-    @abstractmethod
-    def replace(self, state: State, kept: int, new: pa.Array) -> pa.Array:
-        """Drop the rows that are gone, of which ``kept`` stay, and append; give all rows.
-
-        What an earlier call gave is not valid any more.
-        """
-
-
 def in_place_width(schema: pa.Schema) -> tuple[int, bool]:
-    """Give the bytes of a row that change in place, and whether all of them do."""
+    """Return the bytes of a row that change in place, and whether all of them do."""
     kinds = [field.type for field in schema]
     in_place = [kind for kind in kinds if is_in_place(kind)]
     return sum(row_width(kind) or 0 for kind in in_place), len(in_place) == len(kinds)
@@ -98,7 +81,7 @@ def is_in_place(kind: pa.DataType) -> bool:
 
 
 def varying_room(schema: pa.Schema) -> float:
-    """Give the most bytes of varying width that rows of a plain schema may have together.
+    """Return the most bytes of varying width that rows of a plain schema may have together.
 
     Examples
     --------
@@ -111,12 +94,7 @@ def varying_room(schema: pa.Schema) -> float:
     return _MOST_VARYING if varying - _WIDE_OFFSETS else math.inf
 
 
-def make_column(kind: pa.DataType, limit: int) -> Column:
-    """Give a column for values of a plain type."""
-    return _FixedColumn(kind, limit) if is_in_place(kind) else _ArrowColumn(kind)
-
-
-class _FixedColumn(Column):
+class _FixedColumn:
     """Values of fixed width, in an arena; a byte a row for nulls once there are any."""
 
     def __init__(self, kind: pa.DataType, limit: int) -> None:
@@ -157,7 +135,7 @@ class _FixedColumn(Column):
         return pa.py_buffer(self._bitmap)
 
 
-class _ArrowColumn(Column):
+class _ArrowColumn:
     """Values of varying width, as one Arrow array that is made anew."""
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -171,3 +149,12 @@ class _ArrowColumn(Column):
         old = self._array if kept == len(state) else select(self._array, pa.array(state != GONE))
         self._array = concat([old, new])
         return self._array
+
+
+def make_column(kind: pa.DataType, limit: int) -> _FixedColumn | _ArrowColumn:
+    """Return a column of the window or of a cache, for values of a plain type.
+
+    Its ``replace`` drops the rows that are gone, appends, and returns all rows; what an earlier
+    call returned is not valid any more.
+    """
+    return _FixedColumn(kind, limit) if is_in_place(kind) else _ArrowColumn(kind)

@@ -6,7 +6,6 @@ that are put together at the end, so that they exist twice for a moment.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,27 +21,27 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.arrow.page_directory import Blocks, Column
+    from semistream.arrow.page_directory import Column, PageDirectory
 
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["Gathered", "copies"]
+__all__ = ["OutputColumns", "copies"]
 
 _ONE_BLOCK = np.zeros(1 << 16, dtype=np.int32)
 
 
 def copies(schema: pa.Schema) -> int:
-    """Give how often the values of such columns exist while they are gathered."""
+    """Return how often the values of such columns exist while they are gathered."""
     return 1 if in_place_width(schema)[1] else 2
 
 
-class Gathered:
+class OutputColumns:
     """The values of some columns, for at most ``rows`` rows.
 
     Examples
     --------
     >>> page = pa.record_batch({"code": [4, 7, 9], "name": ["ink", "pen", None]})
-    >>> gathered = Gathered([pa.int64(), pa.string()], rows=10)
+    >>> gathered = OutputColumns([pa.int64(), pa.string()], rows=10)
     >>> gathered.append(page.columns, np.array([2, 0]))
     >>> gathered.append(page.columns, np.array([1]))
     >>> [array.to_pylist() for array in gathered.arrays()]
@@ -50,7 +49,7 @@ class Gathered:
     """
 
     def __init__(self, kinds: Sequence[pa.DataType], rows: int) -> None:
-        self._columns: list[_Column] = [
+        self._columns: list[_Fixed | _Pieces] = [
             _Fixed(kind, rows) if is_in_place(kind) else _Pieces(kind) for kind in kinds
         ]
         fixed = [column for column in self._columns if isinstance(column, _Fixed)]
@@ -59,8 +58,8 @@ class Gathered:
         self._outs = np.array([column.address for column in self._fixed], dtype=np.int64)
 
     @classmethod
-    def of(cls, arrays: Sequence[pa.Array]) -> Gathered:
-        """Give columns that are gathered already."""
+    def of(cls, arrays: Sequence[pa.Array]) -> OutputColumns:
+        """Return columns that are gathered already."""
         gathered = cls([], 0)
         gathered._columns = [_Pieces(array.type, array) for array in arrays]
         return gathered
@@ -75,14 +74,18 @@ class Gathered:
         for column, array in zip(self._columns, source, strict=True):
             column.append(array, positions)
 
-    def append_from(self, blocks: Blocks, block: npt.NDArray[np.int32], positions: Rows) -> None:
+    def append_from(
+        self, blocks: PageDirectory, block: npt.NDArray[np.int32], positions: Rows
+    ) -> None:
         """Take values at these positions of these pages."""
         if self._fixed and self._append_all(blocks, block, positions):
             return
         for column, source in zip(self._columns, blocks.columns, strict=True):
             column.append_from(blocks, source, block, positions)
 
-    def _append_all(self, blocks: Blocks, block: npt.NDArray[np.int32], positions: Rows) -> bool:
+    def _append_all(
+        self, blocks: PageDirectory, block: npt.NDArray[np.int32], positions: Rows
+    ) -> bool:
         """Append to all columns in one call, if none has nulls."""
         self._fixed[0].check(len(positions))
         if any(column.has_nulls for column in self._fixed):
@@ -97,32 +100,11 @@ class Gathered:
         return bool(done)
 
     def arrays(self) -> list[pa.Array]:
-        """Give what was gathered; nothing may be appended any more."""
+        """Return what was gathered; nothing may be appended any more."""
         return [column.array() for column in self._columns]
 
 
-class _Column(ABC):
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes held now."""
-
-    @abstractmethod
-    def append(self, source: pa.Array, positions: Rows) -> None:
-        """Take values at these positions."""
-
-    @abstractmethod
-    def append_from(
-        self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
-    ) -> None:
-        """Take values at these positions of these pages."""
-
-    @abstractmethod
-    def array(self) -> pa.Array:
-        """Give all values."""
-
-
-class _Fixed(_Column):
+class _Fixed:
     """Values of fixed width, in a buffer that has room for all."""
 
     def __init__(self, kind: pa.DataType, rows: int) -> None:
@@ -159,7 +141,7 @@ class _Fixed(_Column):
         self._append(_NOWHERE, np.array([[bitmap], [values]]), _zeros(len(positions)), positions)
 
     def append_from(
-        self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
+        self, blocks: PageDirectory, source: Column, block: npt.NDArray[np.int32], positions: Rows
     ) -> None:
         self._append(blocks.start, blocks.offsets[source.lines], block, positions)
 
@@ -187,7 +169,7 @@ class _Fixed(_Column):
         return pa.Array.from_buffers(self._kind, self.rows, [valid, self._values], self._nulls)
 
 
-class _Pieces(_Column):
+class _Pieces:
     """Values of any type, one array for each page."""
 
     def __init__(self, kind: pa.DataType, *pieces: pa.Array) -> None:
@@ -202,7 +184,7 @@ class _Pieces(_Column):
         self._pieces.append(take(source, pa.array(positions)))
 
     def append_from(
-        self, blocks: Blocks, source: Column, block: npt.NDArray[np.int32], positions: Rows
+        self, blocks: PageDirectory, source: Column, block: npt.NDArray[np.int32], positions: Rows
     ) -> None:
         self._pieces.append(blocks.gather(source, block, positions))
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from semistream.arrow.types import buffer, decode, plain_type
 from semistream.errors import SchemaError
-from semistream.kernels.loops import hash_bytes, hash_words
+from semistream.kernels.hashing import hash_bytes, hash_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ class Codes:
 
 
 def is_among(codes: npt.NDArray[np.int64], some: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Tell which codes are among some that are in order.
+    """Return which codes are among some that are in order.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def is_among(codes: npt.NDArray[np.int64], some: npt.NDArray[np.int64]) -> npt.N
 
 
 def _canonical(name: str, kind: pa.DataType, type_name: TypeName = str) -> pa.DataType:
-    """Give the type in which keys of type ``kind`` are compared, or refuse it."""
+    """Return the type in which keys of type ``kind`` are compared, or refuse it."""
     t, plain = pa.types, plain_type(kind)
     if isinstance(kind, pa.BaseExtensionType):
         plain = kind  # not comparable: what its bytes mean is not known here
@@ -138,7 +138,7 @@ class Keys:
         return [_convert(decode(column), kind) for column, kind in pairs]
 
     def encode(self, columns: Sequence[pa.Array]) -> Codes:
-        """Give the code of each row."""
+        """Return the code of each row."""
         columns = self.canonical(columns)
         valid = np.ones(len(columns[0]), dtype=np.bool_)
         for column in columns:
@@ -148,7 +148,7 @@ class Keys:
         return Codes(codes, valid, not any(column.null_count for column in columns))
 
     def checks(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
-        """Give a second hash of each key, of another seed: with the code, 128 bits."""
+        """Return a second hash of each key, of another seed: with the code, 128 bits."""
         columns = self.canonical(columns)
         out = np.full(len(columns[0]), _CHECKS)
         for column in columns:
@@ -161,7 +161,7 @@ class Keys:
         return np.frombuffer(self.seed.to_bytes(16, "little"), dtype=np.uint64)
 
     def decode(self, codes: pa.Array) -> pa.Array:
-        """Give the keys that exact codes stand for, in the type they are compared in."""
+        """Return the keys that exact codes stand for, in the type they are compared in."""
         if self.types[0] != pa.uint64():
             return codes
         return pa.array(codes.to_numpy().view(np.uint64) ^ _SIGN)
@@ -198,7 +198,7 @@ def _convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _integers(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Give integers as int64 in natural order; uint64 is moved down by 2^63."""
+    """Return integers as int64 in natural order; uint64 is moved down by 2^63."""
     words = _words(array)
     return (words ^ _SIGN).view(np.int64) if array.type == pa.uint64() else words.view(np.int64)
 

@@ -40,12 +40,13 @@ __all__ = [
 
 _POOL = pa.system_memory_pool()
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
+# Bytes: a larger block gets a mapping of its own, at the price of its page faults.
 _LARGE = 64 * 1024
 
 
 @cache
 def give_back_memory() -> None:
-    """Make malloc give large blocks back when they are freed; does nothing without glibc."""
+    """Make malloc return large blocks to the system on free; do nothing without glibc."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -67,34 +68,34 @@ def private_memory(size: int) -> mmap.mmap:
 
 
 def allocate(size: int) -> pa.ResizableBuffer:
-    """Give uninitialised memory; what is never written to takes none."""
+    """Return uninitialised memory; what is never written to takes none."""
     return pa.allocate_buffer(size, memory_pool=_POOL, resizable=True)
 
 
 def take(array: pa.Array, rows: pa.Array) -> pa.Array:
-    """Give the values at these rows, which must exist."""
+    """Return the values at these rows, which must exist."""
     return pc.take(array, rows, boundscheck=False, memory_pool=_POOL)
 
 
 def take_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.integer]) -> pa.RecordBatch:
-    """Give these rows of a batch, in memory of their own."""
+    """Return these rows of a batch, in memory of their own."""
     index = pa.array(rows)
     columns = [take(column, index) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def concat_rows(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Give all rows in one batch."""
+    """Return all rows in one batch."""
     schema = batches[0].schema
     columns = [concat([batch.column(i) for batch in batches]) for i in range(len(schema))]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def select(array: pa.Array, keep: pa.Array) -> pa.Array:
-    """Give the values for which ``keep`` is true."""
+    """Return the values for which ``keep`` is true."""
     return pc.filter(array, keep, memory_pool=_POOL)
 
 
 def concat(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Give all values in one array."""
+    """Return all values in one array."""
     return pa.concat_arrays(arrays, memory_pool=_POOL)

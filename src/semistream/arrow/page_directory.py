@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.arrow.recycle import Recycled
+    from semistream.arrow.recycle import BufferPool
 
     Numbers = npt.NDArray[np.int32]
     Rows = npt.NDArray[np.int64]
 
-__all__ = ["Blocks", "Column", "layout"]
+__all__ = ["Column", "PageDirectory", "layout"]
 
 _CODES = 1  # the number of the buffer that holds a page's codes: the code column has no nulls
 _TEXTS: dict[pa.DataType, type[np.integer[Any]]] = {
@@ -53,7 +53,7 @@ class Column:
     """Whether its values have a fixed width."""
 
 
-class Blocks:
+class PageDirectory:
     """A directory of ``count`` pages: the address of each, and the offsets of its buffers.
 
     Parameters
@@ -97,12 +97,12 @@ class Blocks:
 
     @staticmethod
     def cost(page: pa.Schema, wanted: Iterable[str]) -> int:
-        """Give the bytes that the directory takes for a page."""
+        """Return the bytes that the directory takes for a page."""
         return 8 + 4 * len(layout(page, wanted)[1])
 
     @staticmethod
     def shared_bytes(page: pa.Schema, wanted: Iterable[str], count: int) -> int:
-        """Give the bytes that do not depend on where pages lie."""
+        """Return the bytes that do not depend on where pages lie."""
         columns, numbers = layout(page, wanted)
         return 4 * len(numbers) * count + len(columns)
 
@@ -118,7 +118,7 @@ class Blocks:
         return codes
 
     def codes_at(self, address: int) -> int:
-        """Give where the codes of a page lie, an Arrow message that begins at this address."""
+        """Return where the codes of a page lie, an Arrow message that begins at this address."""
         return address + int(self._found(address)[0])
 
     def _found(self, address: int) -> Numbers:
@@ -131,7 +131,7 @@ class Blocks:
         self.start[block] = address
         publish_offsets(self._found(address), self.offsets, block)
 
-    def gather_all(self, block: Numbers, position: Rows, memory: Recycled) -> list[pa.Array]:
+    def gather_all(self, block: Numbers, position: Rows, memory: BufferPool) -> list[pa.Array]:
         """Take all columns' values at these positions of these pages."""
         rows, widths = len(block), self._widths
         values = [memory.take(i, rows * width) for i, width in enumerate(widths.tolist())]
@@ -164,7 +164,7 @@ class Blocks:
     def _valid(
         self, column: Column, block: Numbers, position: Rows
     ) -> tuple[pa.Buffer | None, int]:
-        """Give the validity of values, None where none of these is null."""
+        """Return the validity of values, None where none of these is null."""
         if not self._nulls[column.number]:
             return None, 0
         bits, zeros = self._bits(self.offsets[column.lines.start], block, position)
@@ -191,7 +191,7 @@ class Blocks:
 
 
 def layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[int]]:
-    """Give the columns, and the numbers of their buffers in a page's message."""
+    """Return the columns, and the numbers of their buffers in a page's message."""
     counts = [_ipc_buffers(kind) for kind in page.types]
     ends = np.cumsum(counts).tolist()
     columns: list[Column] = []
@@ -206,7 +206,7 @@ def layout(page: pa.Schema, wanted: Iterable[str]) -> tuple[list[Column], list[i
 
 
 def _ipc_buffers(kind: pa.DataType) -> int:
-    """Give how many buffers a column has in an Arrow message (Columnar.rst of the format)."""
+    """Return how many buffers a column has in an Arrow message (Columnar.rst of the format)."""
     t = pa.types
     below = sum(_ipc_buffers(kind.field(i).type) for i in range(kind.num_fields))
     if t.is_null(kind):

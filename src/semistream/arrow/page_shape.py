@@ -28,11 +28,11 @@ __all__ = ["PageShape"]
 
 _BUFFERS = {NOTHING: 0, FIXED: 2, TEXT: 3, LARGE_TEXT: 3, LIST: 2, LARGE_LIST: 2}
 _BUFFERS |= {STRUCT: 1, UNION: 1}
-_WORD = 64
+_WORD = 64  # bits; a union has up to 128 type codes
 
 
 class PageShape:
-    """Tells whether bytes are a page of this schema, whose types are plain.
+    """Checks whether bytes are a page of this schema, whose types are plain.
 
     Examples
     --------

@@ -13,17 +13,17 @@ import pyarrow as pa
 
 from semistream.arrow.memory import allocate
 
-__all__ = ["Recycled"]
+__all__ = ["BufferPool"]
 
 _LEAST_SHARE = 2  # a batch that fills less than one part in so many gets memory of its own
 
 
-class Recycled:
+class BufferPool:
     """Memory for so many columns of output.
 
     Examples
     --------
-    >>> memory = Recycled(1)
+    >>> memory = BufferPool(1)
     >>> first = memory.take(0, 1 << 20)
     >>> address = first.address
     >>> memory.give_out()
@@ -42,7 +42,7 @@ class Recycled:
         return sum(memory.size for memory in self._idle if memory is not None)
 
     def take(self, column: int, size: int) -> pa.Buffer:
-        """Give uninitialised memory for a column of the batch that is being made."""
+        """Return uninitialised memory for a column of the batch that is being made."""
         self._making, self._resting = True, False
         memory, self._idle[column] = self._idle[column], None
         if memory is None or not size <= memory.size <= _LEAST_SHARE * size:
@@ -67,7 +67,7 @@ class Recycled:
 class _Loan:
     """Goes when the last Arrow buffer on its memory does; it may do so in any thread."""
 
-    def __init__(self, lender: Recycled, column: int, memory: pa.Buffer) -> None:
+    def __init__(self, lender: BufferPool, column: int, memory: pa.Buffer) -> None:
         self._lender, self._column, self._memory = weakref.ref(lender), column, memory
 
     def __del__(self) -> None:

@@ -50,7 +50,7 @@ _VIEWS = {
 
 @cache
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Give the type in which the engine holds values of type ``kind``.
+    """Return the type in which the engine holds values of type ``kind``.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def _plain_field(field: pa.Field) -> pa.Field:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Give ``schema`` with every field in its plain type."""
+    """Return ``schema`` with every field in its plain type."""
     return pa.schema([_plain_field(field) for field in schema])
 
 
@@ -123,7 +123,7 @@ def _decode_runs(array: pa.Array) -> pa.Array:
 
 
 def _runs(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Give the run of each value."""
+    """Return the run of each value."""
     rows = np.arange(array.offset, array.offset + len(array))
     return np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
 
@@ -240,7 +240,7 @@ def _list(
 
 
 def _items(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """Give the items of a list, list view or map, and where each value's items begin and end.
+    """Return the items of a list, list view or map, and where each value's items begin and end.
 
     Only the items of these values: of a slice, not those of the array that it was cut from.
     """
@@ -265,7 +265,7 @@ def _view_items(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
 
 def items_of(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """Give where the items of each list or map begin and end, and the items.
+    """Return where the items of each list or map begin and end, and the items.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def _fixed_items(array: pa.Array) -> pa.Array:
 
 
 def buffer(array: pa.Array, number: int, dtype: type, more: int = 0) -> npt.NDArray[Any]:
-    """Give one of an array's buffers as NumPy sees it, cut to its rows and ``more``.
+    """Return one of an array's buffers as NumPy sees it, cut to its rows and ``more``.
 
     Examples
     --------
@@ -325,7 +325,7 @@ def _dense(array: pa.Array, kind: pa.DenseUnionType) -> pa.Array:
 
 @cache
 def row_width(kind: pa.DataType) -> int | None:
-    """Give the bytes that each value of a plain type takes, or None where they vary.
+    """Return the bytes that each value of a plain type takes, or None where they vary.
 
     A validity bit counts for each child of a nested type; that of the value itself does not.
     """
@@ -346,12 +346,12 @@ def row_width(kind: pa.DataType) -> int | None:
 
 
 def _bits(count: Any) -> Any:  # noqa: ANN401 - a number, or an array of them
-    """Give the bytes of so many validity bits."""
+    """Return the bytes of so many validity bits."""
     return (count + 7) // 8
 
 
 def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Give the bytes that each row takes when it is plain, one validity bit a column included.
+    """Return the bytes that each row takes when it is plain, one validity bit a column included.
 
     A dictionary is not decoded for it: its values are measured, and their sizes taken.
 
@@ -361,9 +361,12 @@ def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     >>> row_bytes(batch).tolist()
     [16, 23]
     """
-    total = np.full(batch.num_rows, _bits(batch.num_columns), dtype=np.int64)
-    for column in batch.columns:
-        total += _value_bytes(column)
+    each = [_value_bytes(column) for column in batch.columns]
+    same = sum(size for size in each if isinstance(size, int))
+    total = np.full(batch.num_rows, _bits(batch.num_columns) + same, dtype=np.int64)
+    for sizes in each:
+        if not isinstance(sizes, int):
+            total += sizes
     return total
 
 

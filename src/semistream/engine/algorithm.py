@@ -1,24 +1,25 @@
-"""The decisions that tell one semi-stream join from another."""
+"""The decisions in which one semi-stream join differs from another."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from semistream.engine.cache import Cache
 from semistream.engine.engine import Engine
 from semistream.errors import OptionError
-from semistream.kernels.loops import GONE
+from semistream.kernels.chains import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
-    from semistream.engine.cache import Held
+    from semistream.engine.cache import CachedRows
     from semistream.engine.operator import Operator
     from semistream.engine.output import Pairs
+    from semistream.engine.pages import Page
     from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
 
@@ -34,17 +35,22 @@ class Algorithm(ABC):
 
     name: ClassVar[str]
     paper: ClassVar[str]
-
     options: ClassVar[frozenset[str]] = frozenset()
     """Names of the keyword arguments that `plan` takes beside the task."""
     single: ClassVar[bool] = False
     """Whether a page answers only the oldest row, not all that wait for it."""
     frees: ClassVar[bool] = True
-    """Whether an answered row leaves at once; else it stays until `iterated` lets it go."""
+    """Whether an answered row leaves at once; else it stays until `end_round` lets it go."""
     counts_matches: ClassVar[bool] = False
-    """Whether `met` is called."""
+    """Whether `note_matches` is called."""
     complete: ClassVar[bool] = False
     """Whether a row that the cache does not answer is known to have no match."""
+    cache: CachedRows | None = None
+    """Master rows that answer stream rows before they enter the window."""
+    at_once: bool = False
+    """Whether rows are looked up in pages that lie in memory, and need no window."""
+    done: np.uint8 = GONE
+    """The state of an answered row."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -59,68 +65,59 @@ class Algorithm(ABC):
         """Start the join that was planned: one engine, unless overridden."""
         return Engine(task, plan, cls, runtime)
 
+    # -- what is answered before the window -------------------------------------------------
+
+    def end_probe(self) -> None:
+        """Note that the cache was probed for a chunk, and will not be before the next."""
+
+    def note_lookups(self, rows: int, faults: int) -> None:
+        """Note that rows were looked up, and how often that had to wait for the disk."""
+
+    def ready(self, rows: int) -> bool:  # noqa: ARG002 - for those who pace the stream
+        """Return whether so many rows may enter now, if there is room."""
+        return True
+
+    def before_admission(self, chunk: Chunk) -> None:
+        """Note rows that are about to enter the window."""
+
+    def after_admission(self) -> None:
+        """Note that rows have entered: the window is compact now, memory may be moved."""
+
+    # -- which pages come, which rows leave -------------------------------------------------
+
     @abstractmethod
     def next_pages(self) -> range:
         """Choose the neighbouring pages to bring next; called while rows are waiting."""
 
     def next_runs(self) -> Sequence[range]:
-        """Choose the runs of neighbouring pages that one round brings."""
+        """Choose the page runs that one round brings."""
         return [self.next_pages()]
 
-    @property
-    def done(self) -> np.uint8:
-        """The state of an answered row."""
-        return GONE
-
-    @property
-    def cache(self) -> Held | None:
-        """Master rows that answer stream rows before they enter the window."""
-        return None
-
-    def probed(self) -> None:
-        """Note that the cache was asked for a chunk, and will not be before the next."""
-
-    @property
-    def at_once(self) -> bool:
-        """Whether rows are looked up in pages that lie in memory, and need no window."""
-        return False
-
-    def looked_up(self, rows: int, faults: int) -> None:
-        """Note that rows were looked up, and how often that had to wait for the disk."""
-
-    def pinned(self) -> Iterable[tuple[int, pa.RecordBatch]]:
-        """Give the pages that stay in memory, each with its number; they are met every round."""
+    def pinned(self) -> Iterable[Page]:
+        """Return the pages that stay in memory; they are matched every round."""
         return ()
 
-    def ready(self, rows: int) -> bool:  # noqa: ARG002 - for those who pace the stream
-        """Whether so many rows may enter now, if there is room."""
-        return True
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
+        """Note how many window rows each row of a page has matched."""
 
-    def admitting(self, chunk: Chunk) -> None:
-        """Note that these rows are about to enter the window."""
-
-    def admitted(self) -> None:
-        """Note that rows have entered: the window is compact now, memory may be moved."""
-
-    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
-        """Note that a page was matched, and with how many window rows each of its rows."""
-
-    def collected(self, pairs: Pairs) -> None:
+    def note_output(self, pairs: Pairs) -> None:
         """Note pairs of window and master rows that are about to leave."""
 
-    def iterated(self) -> int:
-        """Note that a round is over; give the end of the window's rows that leave now."""
+    def end_round(self) -> int:
+        """Return the end of the window's rows that leave now, at the end of a round."""
         return 0
 
+    # -- memory -----------------------------------------------------------------------------
+
     def close(self) -> None:
-        """Note that the join is over."""
+        """Release what outlives the join."""
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the components that are the algorithm's own."""
-        return {}
+        """Return the bytes of the components that are the algorithm's own: a cache, unless more."""
+        return {"cache": self.cache.nbytes} if isinstance(self.cache, Cache) else {}
 
     def around_oldest(self, count: int = 1) -> range:
-        """Give the page of the row that has waited longest, among ``count`` neighbours."""
+        """Return the page of the row that has waited longest, among ``count`` neighbours."""
         window = self.engine.window
         start = int(window.pages[window.oldest]) // count * count
         return range(start, min(start + count, self.engine.master.pages))

@@ -17,7 +17,8 @@ from semistream.arrow.columns import in_place_width, make_column, varying_room
 from semistream.arrow.keys import random_salt
 from semistream.arrow.memory import concat_rows, take_rows
 from semistream.arrow.types import row_bytes
-from semistream.kernels.loops import GONE, WAITING, chain_values, probe_values
+from semistream.engine.ranking import value_starts
+from semistream.kernels.chains import GONE, WAITING, chain_values, probe_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     _Staged = tuple[pa.RecordBatch, npt.NDArray[np.int64], int]
 
-__all__ = ["Cache", "CacheCost", "Held"]
+__all__ = ["Cache", "CacheCost", "CachedRows"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class CacheCost:
 
     @classmethod
     def of(cls, schema: pa.Schema) -> CacheCost:
-        """Give the cost of a row of this (plain) schema."""
+        """Return the cost of a row of this (plain) schema."""
         width, all_in_place = in_place_width(schema)
         fixed = 37.0 + 1.125 * len(schema)
         if all_in_place:
@@ -59,11 +60,11 @@ class CacheCost:
         return cls(width, fixed - width, 2.0, 2.0 * varying_room(schema))
 
     def __call__(self, rows: int, row_bytes_in_all: float) -> float:
-        """Give the bytes for so many rows of so many bytes in all."""
+        """Return the bytes for so many rows of so many bytes in all."""
         return rows * self.fixed + row_bytes_in_all * self.factor
 
 
-class Held(Protocol):
+class CachedRows(Protocol):
     """Join values that are held, for those who look codes up."""
 
     @property
@@ -85,7 +86,7 @@ class Held(Protocol):
         positions: npt.NDArray[np.int64],
         hit: npt.NDArray[np.bool_],
     ) -> tuple[int, int, int]:
-        """Look codes up; see `semistream.kernels.loops.probe_values`."""
+        """Look codes up; see `semistream.kernels.chains.probe_values`."""
 
 
 class Cache:
@@ -103,8 +104,8 @@ class Cache:
     >>> cache = Cache(pa.schema([("code", pa.int64()), ("name", pa.string())]), capacity=1 << 20)
     >>> cache.stage(pa.record_batch({"code": [7, 7], "name": ["a", "b"]}), np.array([5, 5]), born=0)
     >>> cache.epoch()
-    >>> len(cache.firsts()), cache.codes.tolist()
-    (1, [7, 7])
+    >>> cache.values()[0].tolist(), cache.codes.tolist()
+    ([0], [7, 7])
     """
 
     def __init__(self, schema: pa.Schema, capacity: int) -> None:
@@ -142,11 +143,22 @@ class Cache:
         """Bytes that the rows here, staged ones included, need when the next epoch comes."""
         return self.cost(len(self), self._rows_bytes) + self.staged_bytes
 
-    def firsts(self) -> npt.NDArray[np.int64]:
-        """Give the first row of each join value."""
-        starts = np.ones(len(self), dtype=np.bool_)
-        np.not_equal(self.codes[1:], self.codes[:-1], out=starts[1:])
-        return np.flatnonzero(starts)
+    def values(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the first row of each join value, and how many rows it has."""
+        starts = value_starts(self.codes)
+        return starts, np.diff(starts, append=len(self))
+
+    def value_bytes(
+        self, starts: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """Return the bytes that each join value takes here."""
+        sizes = np.add.reduceat(row_bytes(self.batch), starts) if len(starts) else starts
+        return self.cost.fixed * rows + self.cost.factor * sizes
+
+    @property
+    def mean_row(self) -> float:
+        """Bytes that a row takes here in the mean."""
+        return self.cost(1, self.batch.nbytes / max(1, len(self)))
 
     def probe(
         self,
@@ -157,7 +169,7 @@ class Cache:
         positions: npt.NDArray[np.int64],
         hit: npt.NDArray[np.bool_],
     ) -> tuple[int, int, int]:
-        """Look codes up; see `semistream.kernels.loops.probe_values`."""
+        """Look codes up; see `semistream.kernels.chains.probe_values`."""
         index = (self.codes, self._heads, self._chain, self._salt, self.hits)
         found: tuple[int, int, int] = probe_values(
             codes, *index, cursor, once, rows, positions, hit
@@ -171,7 +183,7 @@ class Cache:
         self.staged_bytes += self.price(rows)
 
     def price(self, rows: pa.RecordBatch) -> float:
-        """Give the bytes that these rows need while they are taken in: they exist twice then."""
+        """Return the bytes that these rows need while they are taken in: they exist twice then."""
         size = float(row_bytes(rows).sum())
         return self.cost(rows.num_rows, size) + size
 
@@ -216,7 +228,7 @@ class Cache:
 
 
 def _new_values(codes: npt.NDArray[np.int64], staged: list[_Staged]) -> _Staged:
-    """Give the staged rows in one piece, without the codes that are here or were staged before."""
+    """Return the staged rows in one piece, without codes that are here or were staged before."""
     rows = concat_rows([rows for rows, _, _ in staged])
     hits = np.concatenate([hits for _, hits, _ in staged])
     origin = np.repeat(np.arange(len(staged)), [rows.num_rows for rows, _, _ in staged])

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.arrow.memory import give_back_memory, take_rows
-from semistream.arrow.page_directory import Blocks
+from semistream.arrow.memory import give_back_memory
+from semistream.arrow.page_directory import PageDirectory
 from semistream.engine.intake import Intake
 from semistream.engine.lookup import Lookup
 from semistream.engine.operator import Operator
 from semistream.engine.output import Assembler, Output, Pairs, all_done, gathered_schema
+from semistream.engine.pages import BatchPage, MessageRun, Page
 from semistream.engine.plan import MemoryUse
 from semistream.engine.window import Window
 from semistream.errors import RowTooLargeError
-from semistream.kernels.loops import WAITING, match_page
+from semistream.kernels.chains import WAITING
 from semistream.kernels.search import match_run
 from semistream.metrics import Metrics
 from semistream.units import format_bytes
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from semistream.engine.algorithm import Algorithm
-    from semistream.engine.cache import Held
+    from semistream.engine.cache import CachedRows
+    from semistream.engine.pages import PageRun
     from semistream.engine.plan import Plan, Runtime, Task
     from semistream.engine.window import Chunk
     from semistream.master.files.reader import PageReader
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     Sifted = Generator[pa.RecordBatch, None, Chunk]
 
 __all__ = ["Engine"]
+
+_NO_COUNTS = np.zeros(0, dtype=np.int64)
 
 
 class Engine(Operator):
@@ -60,17 +64,27 @@ class Engine(Operator):
         self.spec: JoinSpec = task.spec
         self.master = task.spec.master
         self.metrics = Metrics()
-        buffer, run = (plan.settings.get(name) for name in ("buffer_pages", "run_pages"))
-        self.reader = self._open_reader(int(buffer or 1), int(run) if run else None)
-        self.window = Window(self.spec.plain_stream, plan.components["window"], task.cost)
+        settings = plan.settings
+        self.reader = self._open_reader(settings.buffer_pages or 1, settings.run_pages)
+        self.window = Window(self.spec.plain_stream, plan.components.window, task.cost)
         self.filter = self.spec.files.load_filter(task.filter_words) if task.filter_words else None
         self._intake = Intake(self.spec, self.window, self.metrics)
         self._assembler = Assembler(self.spec)
-        self._output = Output(self._assembler, plan.components["output"], self._output_rows)
-        self.lookup = self._lookup()
-        self._blocks = self._run_blocks()
+        rows = settings.output_rows or task.output_rows
+        self._output = Output(self._assembler, plan.components.output, rows)
+        wanted = gathered_schema(self.spec).names
+        self.lookup: Lookup | None = None
+        """The means to answer rows at once, if the plan has memory for them."""
+        if plan.components.lookup:
+            root = task.host.root if task.host else None
+            self.lookup = Lookup(self.spec.files, self.reader, wanted, self._output, root)
+        self._directory: PageDirectory | None = None  # of a page run; None where columns are nested
+        if plan.components.blocks:
+            self._directory = PageDirectory(
+                self.master.page_schema, wanted, task.run_pages(settings)
+            )
         self._clock, self._max_wait = runtime.clock, runtime.max_wait
-        self._pinned_met = True
+        self._pinned_matched = True
         self.draining = False
         """Whether no row comes before all that wait are answered."""
         self._observer = runtime.observer
@@ -79,26 +93,6 @@ class Engine(Operator):
 
     def _open_reader(self, parts: int, run: int | None) -> PageReader:
         return self.spec.files.reader(parts, run)
-
-    @property
-    def _output_rows(self) -> int:
-        """How many rows one call of a kernel may produce."""
-        return int(self.plan.settings.get("output_rows", self.task.output_rows))
-
-    def _lookup(self) -> Lookup | None:
-        """Give the means to answer rows at once, if the plan has memory for them."""
-        if "lookup" not in self.plan.components:
-            return None
-        root = self.task.host.root if self.task.host else None
-        wanted = gathered_schema(self.spec).names
-        return Lookup(self.spec.files, self.reader, wanted, self._output, root)
-
-    def _run_blocks(self) -> Blocks | None:
-        """Give the means to match whole runs of pages, if the plan has memory for them."""
-        if "blocks" not in self.plan.components:
-            return None
-        wanted = gathered_schema(self.spec).names
-        return Blocks(self.master.page_schema, wanted, int(self.plan.settings["run_pages"]))
 
     @property
     def memory_used(self) -> MemoryUse:
@@ -113,8 +107,8 @@ class Engine(Operator):
             used["filter"] = self.filter.nbytes
         if self.lookup is not None:
             used["lookup"] = self.lookup.nbytes
-        if self._blocks is not None:
-            used["blocks"] = self._blocks.nbytes
+        if self._directory is not None:
+            used["blocks"] = self._directory.nbytes
         return used
 
     @property
@@ -123,7 +117,7 @@ class Engine(Operator):
         return self.window.waiting
 
     def close(self) -> None:
-        """Give everything back; rows that wait are lost."""
+        """Release everything; rows that wait are lost."""
         self.algorithm.close()
         vars(self).clear()  # engine and algorithm know each other: neither would go by itself
 
@@ -156,10 +150,11 @@ class Engine(Operator):
     @property
     def least_capacity(self) -> int:
         """Bytes that the window has at the least, whatever the algorithm moves."""
-        return int(self.plan.settings.get("least_window", self.plan.components["window"]))
+        least = self.plan.settings.least_window
+        return self.plan.components.window if least is None else least
 
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
-        """Take a batch in, which came when it was ``arrived`` or now; give what becomes ready."""
+        """Take in a batch that ``arrived`` then, or now; yield what becomes ready."""
         now = self._clock() if arrived is None else arrived
         for chunk in self._chunks(batch):
             if self._at_once:
@@ -196,16 +191,16 @@ class Engine(Operator):
     def serve_overdue(self) -> Batches:
         """Bring the page of the oldest row for as long as that row has waited too long."""
         served = False
-        while self._is_overdue():
+        limit = self._max_wait
+        while (
+            limit is not None
+            and self.window.waiting
+            and self._clock() - self.window.oldest_time >= limit
+        ):
             yield from self._bring(self.algorithm.around_oldest())
             served = True
         if served:
             yield from self._flush()
-
-    def _is_overdue(self) -> bool:
-        if self._max_wait is None or not self.window.waiting:
-            return False
-        return self._clock() - self.window.oldest_time >= self._max_wait
 
     def _chunks(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
         """Cut a batch into chunks of at most a quarter of the window, or of what can be output."""
@@ -233,7 +228,7 @@ class Engine(Operator):
             if room < 1:
                 yield from self._flush()
                 continue
-            cursor, found, missing, deferred = self.lookup.locate(
+            cursor, found, missing, deferred = self.lookup.look_up(
                 chunk, cursor, self._assembler.once, room
             )
             rows, absent = self._output.rows[:found], self._output.absent[:missing]
@@ -247,7 +242,7 @@ class Engine(Operator):
         left = sum(map(len, later))
         self.metrics.looked_up += len(chunk) - left
         self.metrics.answered += len(chunk) - left
-        self.algorithm.looked_up(len(chunk), self.lookup.new_faults())
+        self.algorithm.note_lookups(len(chunk), self.lookup.new_faults())
         if not left:
             return chunk.none
         chosen = np.zeros(len(chunk), dtype=np.bool_)
@@ -258,12 +253,12 @@ class Engine(Operator):
         """Answer what can be answered before the window; the rest goes into it."""
         if not len(chunk):
             return
-        self._output.recycled.rest()
+        self._output.buffers.rest()
         chunk = yield from self._sift(chunk, self._possible(chunk))
         cache = self.algorithm.cache
         if cache is not None and len(cache) and len(chunk):
             chunk = yield from self._probe(chunk, cache)
-        self.algorithm.probed()
+        self.algorithm.end_probe()
         if self.algorithm.complete:
             chunk = yield from self._sift(chunk, np.zeros(len(chunk), dtype=np.bool_))
         if not len(chunk):
@@ -274,13 +269,13 @@ class Engine(Operator):
             if self.window.is_empty and not self.window.can_admit(chunk):
                 raise self._too_large("a row", chunk.widest, self.window.capacity)
         yield from self._flush()  # what was collected refers to rows that are about to move
-        self.algorithm.admitting(chunk)
+        self.algorithm.before_admission(chunk)
         self.window.admit(chunk, now, self.metrics.rows_in)
-        self._pinned_met = False
-        self.algorithm.admitted()
+        self._pinned_matched = False
+        self.algorithm.after_admission()
 
     def _possible(self, chunk: Chunk) -> npt.NDArray[np.bool_]:
-        """Tell which rows may have a match, as far as index and filter know."""
+        """Return which rows may have a match, as far as index and filter know."""
         possible = chunk.pages >= 0
         if self.filter is not None:
             possible &= self.filter.may_contain(chunk.codes)
@@ -293,19 +288,10 @@ class Engine(Operator):
         absent = np.flatnonzero(~keep)
         self.metrics.filtered += len(absent)
         self.metrics.answered += len(absent)
-        largest = chunk.widest
-        start = 0
-        while start < len(absent):
-            room = self._output.room(largest, self.master.statistics.widest_row)
-            if room < 1:
-                yield from self._flush()
-                continue
-            piece = absent[start : start + room]
-            start += len(piece)
-            yield from self._emit(chunk.rows, Pairs(absent=[piece], lasting=True))
+        yield from self._emit_absent(chunk.rows, absent, chunk.widest, lasting=True)
         return chunk.only(keep)
 
-    def _probe(self, chunk: Chunk, cache: Held) -> Sifted:
+    def _probe(self, chunk: Chunk, cache: CachedRows) -> Sifted:
         """Answer rows from the cache; return the others."""
         hit = np.zeros(len(chunk), dtype=np.bool_)
         confirmed = None if self._assembler.exact else np.zeros(len(chunk), dtype=np.bool_)
@@ -335,131 +321,119 @@ class Engine(Operator):
     def _iterate(self) -> Batches:
         """Do one round of the algorithm's main loop."""
         self.metrics.iterations += 1
-        if not self._pinned_met:
-            yield from self._meet_pinned()
+        if not self._pinned_matched:
+            yield from self._match_pinned()
         if self.window.waiting:
             yield from self._bring(*self.algorithm.next_runs())
-        yield from self._expire(self.algorithm.iterated())
+        yield from self._expire(self.algorithm.end_round())
         self._observer.on_round(self)
 
-    def _meet_pinned(self) -> Batches:
-        """Let the window meet the pages that stay in memory; once for each admission is enough."""
-        self._pinned_met = True
+    def _match_pinned(self) -> Batches:
+        """Match the pages that stay in memory; once for each admission is enough."""
+        self._pinned_matched = True
         before = self.window.waiting
-        for page, batch in self.algorithm.pinned():
-            yield from self._meet(page, self.master.parts(page)[0], batch, True)
+        for page in self.algorithm.pinned():
+            yield from self._match_page(page, True)
         self.metrics.pinned_hits += before - self.window.waiting
 
     def _bring(self, *runs: range) -> Batches:
-        """Read runs of neighbouring pages and let the window meet them."""
+        """Read page runs, those that come next while one is matched, and match each."""
         self._observer.on_pages(self, runs)
         whole = []
         for run in runs:
             self.metrics.pages_read += len(run)
-            parts = self._parts(run)
-            if len(parts) > len(run):
-                for page in run:
-                    yield from self._bring_parts(page)
-            elif self._blocks is None:  # every page has one part: one read brings them all
-                for page, part, batch in zip(
-                    run, parts, self.load(parts[0], len(parts)), strict=True
-                ):
-                    yield from self._meet(page, part, batch, True)
-            else:
-                whole.append((run, parts))
-        if self._blocks is not None:
-            yield from self._sweep(whole, self._blocks)
+            parts = range(self.master.parts(run[0])[0], self.master.parts(run[-1])[-1] + 1)
+            if len(parts) == len(run):
+                whole.append((run.start, parts))
+                continue
+            for page in run:
+                yield from self._bring_fragments(page)
+        reads = self.sweep([parts for _, parts in whole])
+        for (first, parts), addresses in zip(whole, reads, strict=True):
+            yield from self._match_run(first, parts, addresses)
 
-    def _parts(self, run: range) -> range:
-        return range(self.master.parts(run[0])[0], self.master.parts(run[-1])[-1] + 1)
+    def _bring_fragments(self, page: int) -> Batches:
+        """Read a page fragment by fragment: its one join value may exceed the disk buffer."""
+        parts = self.master.parts(page)
+        if self._assembler.once:
+            parts = parts[:1]  # all fragments have the same code: the first one tells
+        for part in parts:
+            (address,) = self.read(range(part, part + 1))
+            fragment = Page(page, part, address, self.reader)
+            yield from self._match_page(fragment, part == parts[-1])
 
-    def _sweep(self, runs: list[tuple[range, range]], blocks: Blocks) -> Batches:
-        """Read runs of pages, those that come next while one is matched."""
-        reads = self.reader.sweep([parts for _, parts in runs])
-        for run, parts in runs:
+    def read(self, parts: range) -> list[int]:
+        """Read neighbouring parts; return their addresses, valid until the next read."""
+        return next(self.sweep([parts]))
+
+    def sweep(self, runs: list[range]) -> Iterator[list[int]]:
+        """Read runs of parts, one a step; yield the addresses, valid until the next step."""
+        reads = self.reader.sweep(runs) if len(runs) > 1 else map(self.reader.addresses, runs)
+        for parts in runs:
             self._observer.on_read(self, parts)
             addresses = next(reads)
-            self._count_reads()
-            for block, address in enumerate(addresses):
-                blocks.note(block, address)
-            yield from self._meet_run(run.start, parts, blocks)
+            self.metrics.reads, self.metrics.bytes_read = self.reader.reads, self.reader.bytes_read
+            yield addresses
 
-    def _meet_run(self, first: int, parts: range, blocks: Blocks) -> Batches:
-        """Match the rows that wait for neighbouring pages with these, in compiled code."""
-        w, output, index = self.window, self._output, self.spec.files.index
-        some = slice(parts.start, parts.stop)
-        pages = (index.rows[some], blocks.start, blocks.codes, index.page_code)
-        rule = (self.master.statistics.most_duplicates <= 1, self._assembler.once)
-        window = (w.heads, w.chain, w.pages, w.codes, w.state)
-        sizes = (w.widest, int(index.widest[some].max()))
-        cursor = (0, -1, -2, -1)
-        while cursor[0] < len(parts):
+    def read_page(self, number: int) -> Page:
+        """Read a page that has one part; it is valid until the next read."""
+        part = self.master.parts(number)[0]
+        self.metrics.pages_read += 1
+        return Page(number, part, self.read(range(part, part + 1))[0], self.reader)
+
+    def _match_run(self, first: int, parts: range, addresses: list[int]) -> Batches:
+        """Match neighbouring pages, as many at once as the directory has lines."""
+        directory, one = self._directory, self.algorithm.counts_matches
+        step = 1 if directory is None or one else len(directory.start)
+        for at in range(0, len(parts), step):
+            some, where = parts[at : at + step], addresses[at : at + step]
+            if step == 1:
+                page = Page(first + at, some[0], where[0], self.reader)
+                yield from self._match_page(page, True)
+            else:
+                assert directory is not None  # noqa: S101 - for the type checker
+                run = MessageRun(first + at, some, where, self.spec.files.index, directory)
+                yield from self._match(run)
+
+    def _match_page(self, page: Page, last: bool) -> Batches:
+        """Match one page or fragment; have the algorithm note what a whole page answered."""
+        index, part = self.spec.files.index, page.part
+        if self._directory is None:
+            widest = int(index.widest[part])
+            run: PageRun = BatchPage(page.number, page.batch, widest, last, self._assembler)
+        else:
+            parts = range(part, part + 1)
+            run = MessageRun(page.number, parts, [page.address], index, self._directory)
+            run.last = last
+        if not self.algorithm.counts_matches:
+            yield from self._match(run)
+            return
+        counts = np.zeros(int(index.rows[part]), dtype=np.int64)
+        yield from self._match(run, counts)
+        if last and part == self.master.parts(page.number)[0]:
+            self.algorithm.note_matches(page, counts)
+
+    def _match(self, run: PageRun, counts: npt.NDArray[np.int64] = _NO_COUNTS) -> Batches:
+        """Match the rows that wait for these pages, in compiled code."""
+        w, output, algorithm = self.window, self._output, self.algorithm
+        pages, window = (*run.pages, run.bounds), (w.heads, w.chain, w.pages, w.codes, w.state)
+        unique, single = self.master.statistics.most_duplicates <= 1, algorithm.single
+        rule = (unique, self._assembler.once, run.last, single, algorithm.done)
+        sizes = (w.widest, run.widest)
+        cursor = (0, -1, w.oldest if single else -2, -1)
+        while cursor[0] < len(run):
             room = output.room(*sizes)
             if room < 1:
                 yield from self._flush()
                 continue
             out = (output.rows[:room], output.blocks, output.positions, output.absent)
-            found, missing, answered, cursor = match_run(first, pages, window, cursor, rule, out)
-            output.add_from(blocks, found, missing, sizes)
-            w.leave(answered, answered)
+            found, missing, answered, cursor = match_run(
+                run.first, pages, window, cursor, rule, out, counts
+            )
+            output.add(run, found, missing, sizes)
+            w.leave(answered if algorithm.frees else 0, answered)
             self.metrics.absent += missing
             self.metrics.answered += answered
-
-    def _bring_parts(self, page: int) -> Batches:
-        """Read a page part by part: its one join value is larger than the disk buffer."""
-        parts = self.master.parts(page)
-        if self._assembler.once:
-            parts = parts[:1]  # all parts have the same code: the first one tells
-        for part in parts:
-            batch = self.load(part, 1)[0]
-            yield from self._meet(page, part, batch, part == parts[-1])
-
-    def load(self, part: int, count: int) -> list[pa.RecordBatch]:
-        """Read neighbouring parts; they are valid until the next read."""
-        self._observer.on_read(self, range(part, part + count))
-        batches = self.reader.load(part, count)
-        self._count_reads()
-        return batches
-
-    def _count_reads(self) -> None:
-        self.metrics.reads, self.metrics.bytes_read = self.reader.reads, self.reader.bytes_read
-
-    def load_copy(self, part: int) -> pa.RecordBatch:
-        """Read a part into memory of its own."""
-        batch = self.load(part, 1)[0]
-        self.metrics.pages_read += 1
-        return take_rows(batch, np.arange(batch.num_rows))
-
-    def _meet(self, page: int, part: int, batch: pa.RecordBatch, last: bool) -> Batches:
-        """Match the rows that wait for a page with one part of it."""
-        window, output, algorithm = self.window, self._output, self.algorithm
-        codes = batch.column(0).to_numpy()
-        sizes = (window.widest, self._widest(part))
-        rule = (last, self._assembler.once, algorithm.single, algorithm.done)
-        counts = np.zeros(len(codes), dtype=np.int64) if algorithm.counts_matches else None
-        cursor = (-1, window.oldest if algorithm.single else window.head(page), -1)
-        while cursor[1] >= 0:
-            room = output.room(*sizes)
-            if room < 1:
-                yield from self._flush()
-                continue
-            found, missing, answered, cursor = match_page(
-                codes, page, window.heads, window.chain, window.pages, window.codes, window.state,
-                cursor, rule,
-                output.rows[:room], output.positions[:room], output.absent[:room],
-            )  # fmt: skip
-            output.add(batch, found, missing, sizes)
-            window.leave(answered if algorithm.frees else 0, answered)
-            self.metrics.absent += missing
-            self.metrics.answered += answered
-            if counts is not None and found:
-                counts += np.bincount(output.positions[:found], minlength=len(codes))
-        if counts is not None and last and part == self.master.parts(page)[0]:
-            algorithm.met(batch, counts)
-
-    def _widest(self, part: int) -> int:
-        """Return the bytes of the largest row of a part."""
-        return int(self.spec.files.index.widest[part])
 
     def _expire(self, end: int) -> Batches:
         """Let the window's first rows leave; those still waiting have no match."""
@@ -469,23 +443,33 @@ class Engine(Operator):
         absent = self.window.expire(end)
         self.metrics.absent += len(absent)
         self.metrics.answered += len(absent)
-        rows, start = self.window.rows, 0
-        while start < len(absent):
-            room = self._output.room(self.window.widest, self.master.statistics.widest_row)
-            yield from self._emit(rows, Pairs(absent=[absent[start : start + room]]))
-            start += room
+        yield from self._emit_absent(self.window.rows, absent, self.window.widest, lasting=False)
 
     # -- giving rows out --------------------------------------------------------------------
 
     def _flush(self) -> Batches:
-        """Give out what was collected of the window's rows."""
+        """Yield what was collected of the window's rows."""
         if self._output.pairs:
             confirmed = None if self._assembler.exact else self.window.confirmed
             state = self.window.state
             pairs, rows = self._output.take(), self.window.rows
             if pairs.right is not None:
-                self.algorithm.collected(pairs)
+                self.algorithm.note_output(pairs)
             yield from self._emit(rows, pairs, confirmed, lambda r: state[r] == WAITING)
+
+    def _emit_absent(
+        self, rows: pa.RecordBatch, absent: npt.NDArray[np.int64], widest: int, lasting: bool
+    ) -> Batches:
+        """Yield stream rows without a match, as many at a time as output has room for."""
+        start = 0
+        while start < len(absent):
+            room = self._output.room(widest, self.master.statistics.widest_row)
+            if room < 1:
+                yield from self._flush()
+                continue
+            piece = absent[start : start + room]
+            start += len(piece)
+            yield from self._emit(rows, Pairs(absent=[piece], lasting=lasting))
 
     def _emit(
         self,

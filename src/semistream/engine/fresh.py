@@ -11,6 +11,7 @@ from semistream.arrow.keys import is_among
 from semistream.arrow.memory import take_rows
 from semistream.arrow.types import row_bytes
 from semistream.engine.cache import Cache
+from semistream.engine.ranking import MOST_COUNTED, keep_best, value_starts
 from semistream.engine.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.engine.cache import Held
+    from semistream.engine.cache import CachedRows
     from semistream.master.database.master import DatabaseMaster
 
     Codes = npt.NDArray[np.int64]
@@ -31,7 +32,6 @@ MICROSECONDS = 1_000_000
 """In a second."""
 # Rows may expire up to this fraction of their TTL early, so that many expire in one pass.
 _EARLY = 16
-_MOST_COUNTED = 254  # the sketch counts no further
 _ENTRY = 24  # bytes of an absent key: code, second hash, time
 
 
@@ -56,7 +56,7 @@ class FreshRows(ABC):
 
     @property
     @abstractmethod
-    def rows(self) -> Held | None:
+    def rows(self) -> CachedRows | None:
         """The rows that are fresh now, to be probed until `rest`."""
 
     @abstractmethod
@@ -100,7 +100,7 @@ class FreshRows(ABC):
 def group_values(rows: pa.RecordBatch) -> tuple[Codes, Codes, Codes]:
     """Return the code, the number of rows and the bytes of each join value of sorted rows."""
     codes = rows.column(0).to_numpy()
-    firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+    firsts = value_starts(codes)
     return (
         codes[firsts],
         np.diff(firsts, append=len(codes)),
@@ -274,9 +274,8 @@ class ProcessRows(FreshRows):
         chosen = np.ones(len(worth), dtype=np.bool_)
         if self._rows.claimed + float(price.sum()) > self._capacity:
             chosen = worth > self._threshold
-            order = np.flatnonzero(chosen)[np.argsort(-worth[chosen], kind="stable")]
-            room = self._make_room(float(price[order].sum()))
-            chosen[order[np.cumsum(price[order]) > room]] = False
+            room = self._make_room(float(price[chosen].sum()))
+            chosen[chosen] = keep_best(worth[chosen], price[chosen], room)[0]
         return chosen
 
     def keep_absent(self, codes: Codes, checks: Codes, asked: Moment) -> None:
@@ -294,15 +293,9 @@ class ProcessRows(FreshRows):
         return self._capacity - self._rows.claimed
 
     def _most_frequent(self, cache: Cache, room: float) -> Flags:
-        firsts = cache.firsts()
-        counts = np.diff(firsts, append=len(cache))
-        sizes = np.add.reduceat(row_bytes(cache.batch), firsts)
-        sizes = cache.cost.fixed * counts + cache.cost.factor * sizes
-        worth = cache.hits[firsts] / counts
-        order = np.argsort(-worth, kind="stable")
-        gone = order[np.cumsum(sizes[order]) > room]
-        if len(gone):
-            self._threshold = min(float(worth[gone].max()), _MOST_COUNTED)
-        stays = np.ones(len(firsts), dtype=np.bool_)
-        stays[gone] = False
+        starts, counts = cache.values()
+        worth = cache.hits[starts] / counts
+        stays, lost = keep_best(worth, cache.value_bytes(starts, counts), room)
+        if not stays.all():
+            self._threshold = min(lost, MOST_COUNTED)
         return np.repeat(stays, counts)

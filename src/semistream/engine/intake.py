@@ -1,4 +1,4 @@
-"""Batches of the stream become chunks: rows with their codes, as many as there is room for."""
+"""Batches of the stream are cut into chunks: rows with their codes, as many as have room."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Intake:
         self._is_plain = spec.plain_stream == spec.stream
 
     def for_window(self, batch: pa.RecordBatch) -> Chunk:
-        """Give the first rows, as many as a quarter of the window has room for."""
+        """Return the longest prefix of the batch that fits a quarter of the window."""
         return self.with_pages(self._chunk(self._quarter(batch)))
 
     def for_lookup(self, batch: pa.RecordBatch, most: int) -> Chunk:
-        """Give the first rows, as many as are looked up in one call."""
+        """Return the longest prefix of the batch that is looked up in one call."""
         batch = batch.slice(0, most)
         if not (self._is_plain and self._spec.files.index.first_part is None):
             batch = self._quarter(batch)  # rows are decoded, or may have to wait: both take memory
@@ -58,14 +58,14 @@ class Intake:
         return replace(chunk, pages=pages)
 
     def sizes(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        """Give the bytes of each row."""
+        """Return the bytes of each row."""
         width = self._window.cost.width
         if width is not None:
             return same_sizes(width, rows.num_rows)
         return row_bytes(rows).astype(np.int32)
 
     def _quarter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give the first rows, as many as fill a quarter of the window, or what of it is free."""
+        """Return the longest prefix that fits a quarter of the window, or what of it is free."""
         cost, room = self._window.cost, self._next_room()
         count = max(1, cost.rows(room, cost.least))
         batch = batch.slice(0, count)
@@ -76,7 +76,7 @@ class Intake:
         return batch
 
     def _next_room(self) -> int:
-        """Give the bytes of the window that the next chunk may fill.
+        """Return the bytes of the window that the next chunk may fill.
 
         Rows that fit behind the last one go there: a batch that ends in the middle of a quarter
         would otherwise leave the window with room that nothing uses until a quarter is gone again.
@@ -86,7 +86,7 @@ class Intake:
         return min(quarter, free) if 4 * free >= quarter else quarter
 
     def _chunk(self, batch: pa.RecordBatch) -> Chunk:
-        """Give rows with their codes; a page is 0 where there may be a match, else −1."""
+        """Return rows with their codes; a page is 0 where there may be a match, else −1."""
         rows = self._plain(batch)  # not before it is cut: a dictionary may hide any size
         columns = [rows.column(name) for name in self._spec.stream_keys]
         codes = self._master.keys.encode(columns)

@@ -6,15 +6,17 @@ there. A page's buffers are noted when the page is first asked for (and its chec
 
 from __future__ import annotations
 
+import mmap
 import resource
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xxhash
 
-from semistream.arrow.gather import Gathered
-from semistream.arrow.page_directory import Blocks
-from semistream.engine.shared_directory import Directory
-from semistream.kernels.search import even_step, locate
+from semistream.arrow.gather import OutputColumns
+from semistream.arrow.page_directory import PageDirectory
+from semistream.kernels.search import even_step, look_up
+from semistream.system.shared_folder import Handle, boot, open_folder, reserve, sweep_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,13 +29,16 @@ if TYPE_CHECKING:
     from semistream.master import FileMaster
     from semistream.master.files.reader import PageReader
 
-__all__ = ["Lookup", "page_faults"]
+__all__ = ["Directory", "Lookup", "page_faults"]
 
-_SEVERAL = -1
+_SEVERAL = -1  # the offset of the codes of a page that has fragments
+_FORMAT = 2  # raise it when what the bytes mean changes
+_MINUTES = 10  # without a reader; then a directory of other columns is removed
+_REPLACED = 1  # minute, where the same columns of another snapshot are read by now
 
 
 def page_faults() -> int:
-    """Give how often this thread has waited for a mapped page to be read from disk."""
+    """Return how often this thread has waited for a mapped page to be read from disk."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
 
 
@@ -65,12 +70,12 @@ class Lookup:
         self._master, self._reader, self._output = master, reader, output
         page, first, self._directory = master.page_schema, master.index.first_part, None
         steps = 4 * master.pages
-        size = steps + Blocks.shared_bytes(page, wanted, master.pages)
+        size = steps + PageDirectory.shared_bytes(page, wanted, master.pages)
         if root is not None:
             self._directory = Directory(root, master, wanted, size)
         noted = self._directory.bytes if self._directory else np.zeros(size, dtype=np.uint8)
         self._steps = noted[:steps].view(np.int32)
-        self._blocks = Blocks(page, wanted, master.pages, noted[steps:])
+        self._blocks = PageDirectory(page, wanted, master.pages, noted[steps:])
         self._blocks.start[:] = reader.starts if first is None else reader.starts[first]
         self._rows = master.index.rows if first is None else master.index.rows[first]
         self._faults = 0
@@ -79,8 +84,8 @@ class Lookup:
 
     @staticmethod
     def cost(master: FileMaster, wanted: Iterable[str], rows: int) -> int:
-        """Give the bytes of a directory of all pages, and of the indices of so many rows."""
-        each = 8 + Blocks.cost(master.page_schema, wanted)  # beside it its rows and its step
+        """Return the bytes of a directory of all pages, and of the indices of so many rows."""
+        each = 8 + PageDirectory.cost(master.page_schema, wanted)  # beside it its rows and its step
         return each * master.pages + 8 * rows
 
     @property
@@ -94,7 +99,7 @@ class Lookup:
         """How many rows may be looked up in one call."""
         return len(self._output.rows)
 
-    def locate(
+    def look_up(
         self, chunk: Chunk, at: tuple[int, int], once: bool, room: int
     ) -> tuple[tuple[int, int], int, int, npt.NDArray[np.int64]]:
         """Find rows of a chunk from ``at`` on; pairs and absent rows stand in the output's arrays.
@@ -113,7 +118,7 @@ class Lookup:
         state, page = (*at, 0, 0, 0), 0
         self._faults -= page_faults()
         while page >= 0:
-            state, page = locate(chunk.codes, chunk.pages, index, where, state, rule, out)
+            state, page = look_up(chunk.codes, chunk.pages, index, where, state, rule, out)
             if page >= 0:
                 self._note(int(page))
         row, position, found, missing, deferred = state
@@ -126,17 +131,57 @@ class Lookup:
             return
         (address,) = self._reader.addresses(parts)
         codes = self._blocks.codes_at(address)
-        self._steps[page] = even_step(codes, int(self._rows[page]))  # first: see `Blocks.note`
+        self._steps[page] = even_step(
+            codes, int(self._rows[page])
+        )  # first: see `PageDirectory.note`
         self._blocks.note(page, address)
 
-    def gather(self, found: int) -> Gathered:
+    def gather(self, found: int) -> OutputColumns:
         """Take the columns of the first ``found`` pairs of those that were just found."""
         where = self._output.blocks[:found], self._output.positions[:found]
-        columns = self._blocks.gather_all(*where, self._output.recycled)
+        columns = self._blocks.gather_all(*where, self._output.buffers)
         self._faults += page_faults()
-        return Gathered.of(columns)
+        return OutputColumns.of(columns)
 
     def new_faults(self) -> int:
-        """Give how often looking up has waited for the disk since this was last asked."""
+        """Return how often looking up has waited for the disk since this was last asked."""
         faults, self._faults = self._faults, 0
         return faults
+
+
+class Directory:
+    """Bytes that all processes on a host map, zero at first.
+
+    A page is verified, and its buffers are noted, by whoever wants it first. There is no lock: two
+    who note one page write the same, and what all pages share is only ever set, never cleared.
+
+    Parameters
+    ----------
+    root
+        The folder of all states.
+    master
+        The master; another snapshot has another directory.
+    wanted
+        The columns that are gathered.
+    size
+        The bytes.
+    """
+
+    def __init__(self, root: Path, master: FileMaster, wanted: Sequence[str], size: int) -> None:
+        place = master.identity
+        kin = f"pages-{_FORMAT}-{_digest(place)}-"
+        replaced = f"{kin}{_digest(repr(list(wanted)))}-"
+        told = f"{boot()} {master.snapshot} {master.manifest.page_bytes} {size}"
+        name = f"{replaced}{_digest(told)}"
+        if not (root / name).exists():  # what no one reads any more is outside of every budget
+            sweep_folder(root, _REPLACED / 1440, replaced)
+            sweep_folder(root, _MINUTES / 1440, kin)
+        folder, self._folder = open_folder(root, name)
+        file = Handle(folder / "directory")
+        reserve(file, folder / "directory", size)
+        self.bytes: npt.NDArray[np.uint8] = np.frombuffer(mmap.mmap(file.number, size), np.uint8)
+        file.close()
+
+
+def _digest(text: str) -> str:
+    return xxhash.xxh3_64_hexdigest(text.encode())

@@ -1,4 +1,4 @@
-"""The observer hook: what engines do, told to whoever studies or tests them."""
+"""The observer hook: callbacks for studies and tests of an engine."""
 
 from __future__ import annotations
 

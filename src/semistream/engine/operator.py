@@ -1,4 +1,4 @@
-"""What a `Join` drives: takes batches in, gives joined ones, says what it holds."""
+"""The interface of a running join, which `Join` drives."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Operator(ABC):
 
     @abstractmethod
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Iterator[pa.RecordBatch]:
-        """Take a batch in, which came when it was ``arrived`` or now; give what becomes ready."""
+        """Take in a batch that ``arrived`` then, or now; yield what becomes ready."""
 
     @abstractmethod
     def drain(self) -> Iterator[pa.RecordBatch]:
@@ -49,7 +49,7 @@ class Operator(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; rows that wait are lost."""
+        """Release everything; rows that wait are lost."""
 
     @abstractmethod
     def tick(self) -> Iterator[pa.RecordBatch]:

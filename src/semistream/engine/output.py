@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.arrow.gather import Gathered, copies
+from semistream.arrow.gather import OutputColumns, copies
 from semistream.arrow.memory import concat, select, take
-from semistream.arrow.recycle import Recycled
+from semistream.arrow.recycle import BufferPool
 from semistream.arrow.types import encode, plain_type
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from semistream.arrow.page_directory import Blocks
+    from semistream.engine.pages import PageRun
     from semistream.spec import JoinSpec
 
     Rows = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ __all__ = ["Assembler", "Output", "Pairs", "all_done", "gathered_schema", "outpu
 
 
 def output_row_bytes(left: float, right: float, copies: int) -> float:
-    """Give the bytes that an output row takes while it is made.
+    """Return the bytes that an output row takes while it is made.
 
     Its indices, the stream's columns once, the master's as often as `arrow.gather.copies`.
     """
@@ -41,7 +41,7 @@ def output_row_bytes(left: float, right: float, copies: int) -> float:
 
 
 def gathered_schema(spec: JoinSpec) -> pa.Schema:
-    """Give the master columns that output needs: the payload, and keys that are to be compared."""
+    """Return the master columns that output needs: the payload, and keys to be compared."""
     verify = () if spec.master.keys.exact else spec.master.key
     page = spec.master.page_schema
     return pa.schema([page.field(name) for name in (*spec.payload, *verify)])
@@ -52,7 +52,7 @@ class Pairs:
     """Matches and absent rows of one source (window or chunk) that are not output yet."""
 
     rows: list[Rows] = field(default_factory=list)
-    right: Gathered | None = None
+    right: OutputColumns | None = None
     """The master's columns, if there are matches."""
     absent: list[Rows] = field(default_factory=list)
     found: int = 0
@@ -74,7 +74,7 @@ class Pairs:
 
 
 def all_done(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Tell that no further pairs will come of any row."""
+    """Return that no further pairs will come of any row."""
     return np.zeros(len(rows), dtype=np.bool_)
 
 
@@ -98,16 +98,16 @@ class Assembler:
         self.once = self.exact and spec.how in {"semi", "anti"}
         """Whether one pair a row is enough."""
 
-    def gathered(self, rows: int) -> Gathered:
-        """Give room for the master's columns of so many output rows."""
-        return Gathered(self._kinds, rows)
+    def gathered(self, rows: int) -> OutputColumns:
+        """Return room for the master's columns of so many output rows."""
+        return OutputColumns(self._kinds, rows)
 
     def columns(self, page: pa.RecordBatch) -> list[pa.Array]:
-        """Give the columns of a page that output or comparison needs."""
+        """Return the columns of a page that output or comparison needs."""
         return [page.column(i) for i in self._gathered]
 
     def named(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """Give the same columns of rows that have at least these."""
+        """Return the same columns of rows that have at least these."""
         return [rows.column(name) for name in self._names]
 
     def assemble(
@@ -129,7 +129,7 @@ class Assembler:
             For each row of ``left``, whether a pair of it had equal keys; kept between calls.
             None where codes are exact.
         unfinished
-            Tells of which rows further pairs will come.
+            Returns of which rows further pairs will come.
         """
         rows = _joined(pairs.rows)
         right = pairs.right.arrays() if pairs.right and len(rows) else []
@@ -137,12 +137,22 @@ class Assembler:
         if confirmed is not None and len(rows):
             rows, right, lost = self._compare(left, rows, right, confirmed, unfinished)
             absent = [*absent, lost]
-        chosen = _rows_of
-        if pairs.lasting:
-            chosen = (
-                _distinct_rows if pairs.distinct and not any(map(len, absent)) else _lasting_rows
-            )
-        yield from self._batches(left, chosen, rows, right, _joined(absent))
+        ascending = pairs.distinct and not any(map(len, absent))
+        alone = _joined(absent)
+        how = self.spec.how
+        matched = rows if how != "anti" else rows[:0]
+        alone = alone if how in {"left", "anti"} else alone[:0]
+        if not len(matched) + len(alone):
+            return
+        if how == "left" and len(alone):
+            kinds = self._kinds[: len(self.spec.payload)]
+            columns = right or [pa.nulls(0, plain_type(kind)) for kind in kinds]
+            right = [concat([a, pa.nulls(len(alone), a.type)]) for a in columns]
+        if self.spec.mark:
+            right = [*right, pa.array(np.arange(len(matched) + len(alone)) < len(matched))]
+        index = np.concatenate([matched, alone]) if len(alone) else matched
+        ours = _stream_rows(left, index, pairs.lasting, ascending)
+        yield from self._encoded([*ours, *right])
 
     def _compare(
         self,
@@ -152,7 +162,7 @@ class Assembler:
         confirmed: npt.NDArray[np.bool_],
         unfinished: Callable[[Rows], npt.NDArray[np.bool_]],
     ) -> tuple[Rows, list[pa.Array], Rows]:
-        """Drop pairs of different keys; give the rest, and the rows that lost all their pairs."""
+        """Drop pairs of different keys; return the rest, and the rows that lost all their pairs."""
         equal = self._equal(left, rows, right)
         right = right[: len(self.spec.payload)]
         lost = rows[:0]
@@ -180,34 +190,8 @@ class Assembler:
             equal &= pc.equal(a, b).fill_null(False).to_numpy(zero_copy_only=False)
         return equal
 
-    def _batches(
-        self,
-        left: pa.RecordBatch,
-        chosen: Callable[[pa.RecordBatch, Rows], list[pa.Array]],
-        rows: Rows,
-        right: list[pa.Array],
-        absent: Rows,
-    ) -> Iterator[pa.RecordBatch]:
-        how = self.spec.how
-        matched = rows if how != "anti" else rows[:0]
-        alone = absent if how in {"left", "anti"} else absent[:0]
-        if not len(matched) + len(alone):
-            return
-        if how == "left" and len(alone):
-            right = self._with_nulls(right, len(alone))
-        if self.spec.mark:
-            right = [*right, _marks(len(matched), len(alone))]
-        index = np.concatenate([matched, alone]) if len(alone) else matched
-        yield from self._encoded([*chosen(left, index), *right])
-
-    def _with_nulls(self, right: list[pa.Array], count: int) -> list[pa.Array]:
-        page = self.spec.master.page_schema
-        kinds = [plain_type(page.field(name).type) for name in self.spec.payload]
-        given = right or [pa.nulls(0, kind) for kind in kinds]
-        return [concat([a, pa.nulls(count, a.type)]) for a in given]
-
     def _encoded(self, columns: list[pa.Array]) -> Iterator[pa.RecordBatch]:
-        """Give the columns in the types of the output, in halves where a dictionary is too large.
+        """Return the columns in the types of the output, in halves where a dictionary is too large.
 
         The window may hold rows with more values than one dictionary's index type can count.
         """
@@ -227,30 +211,16 @@ class Assembler:
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _marks(matched: int, alone: int) -> pa.Array:
-    return pa.array(np.arange(matched + alone) < matched)
-
-
-def _rows_of(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
-    """Give these rows, in memory of their own."""
+def _stream_rows(
+    left: pa.RecordBatch, index: Rows, lasting: bool, ascending: bool
+) -> list[pa.Array]:
+    """Return these rows: a slice where they last and follow each other, else a copy."""
+    first, count = int(index[0]), len(index)
+    neighbours = lasting and int(index[-1]) - first == count - 1
+    if neighbours and (ascending or (index[1:] > index[:-1]).all()):
+        return list(left.slice(first, count).columns)
     rows = pa.array(index)
     return [take(column, rows) for column in left.columns]
-
-
-def _lasting_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
-    """Give these rows; where they follow each other, without a copy."""
-    first, count = int(index[0]), len(index)
-    if index[-1] - first == count - 1 and (index[1:] > index[:-1]).all():
-        return list(left.slice(first, count).columns)
-    return _rows_of(left, index)
-
-
-def _distinct_rows(left: pa.RecordBatch, index: Rows) -> list[pa.Array]:
-    """Give these rows likewise; they are known to ascend."""
-    first, count = int(index[0]), len(index)
-    if int(index[-1]) - first == count - 1:
-        return list(left.slice(first, count).columns)
-    return _rows_of(left, index)
 
 
 def _joined(arrays: list[Rows]) -> Rows:
@@ -280,16 +250,16 @@ class Output:
         self.absent = np.empty(rows, dtype=np.int64)
         self.blocks = np.empty(rows, dtype=np.int32)
         self.pairs = Pairs()
-        self.recycled = Recycled(assembler.width)
+        self.buffers = BufferPool(assembler.width)
         """Memory of batches that the caller has let go of."""
         self.leaving: Pairs | None = None
-        """What is being given out."""
+        """What the caller is being given."""
 
     @property
     def nbytes(self) -> int:
         """Bytes held now."""
         leaving = self.leaving.nbytes if self.leaving else 0
-        return self.pairs.nbytes + leaving + self.scratch + self.recycled.nbytes
+        return self.pairs.nbytes + leaving + self.scratch + self.buffers.nbytes
 
     @property
     def scratch(self) -> int:
@@ -297,35 +267,22 @@ class Output:
         return 3 * self.rows.nbytes + self.blocks.nbytes
 
     def row_bytes(self, left: float, right: float) -> float:
-        """Give the bytes that a row of these sizes takes."""
+        """Return the bytes that a row of these sizes takes."""
         return output_row_bytes(left, right, self.assembler.copies)
 
     def room(self, left: int, right: int) -> int:
-        """Give how many more rows of these sizes may be collected; at least one, if none was."""
+        """Return how many more rows of these sizes may be collected; at least one, if none was."""
         free = self.capacity - self.scratch - self.pairs.bytes
         # The columns that are gathered have room for so many matches, however narrow.
         room = min(len(self.rows) - self.pairs.found, int(free / self.row_bytes(left, right)))
         return room if self.pairs else max(1, room)
 
-    def add(self, page: pa.RecordBatch, found: int, missing: int, sizes: tuple[int, int]) -> None:
+    def add(self, run: PageRun, found: int, missing: int, sizes: tuple[int, int]) -> None:
         """Collect the first ``found`` pairs and ``missing`` absent rows of the kernel's arrays."""
         if found:
-            self._right().append(self.assembler.columns(page), self.positions[:found])
-        self._collect(found, missing, sizes)
-
-    def add_from(self, blocks: Blocks, found: int, missing: int, sizes: tuple[int, int]) -> None:
-        """Collect pairs and absent rows likewise; ``self.blocks`` tells the page of each pair."""
-        if found:
-            self._right().append_from(blocks, self.blocks[:found], self.positions[:found])
-        self._collect(found, missing, sizes)
-
-    def _right(self) -> Gathered:
-        if self.pairs.right is None:
-            self.pairs.right = self.assembler.gathered(len(self.rows))
-        return self.pairs.right
-
-    def _collect(self, found: int, missing: int, sizes: tuple[int, int]) -> None:
-        if found:
+            if self.pairs.right is None:
+                self.pairs.right = self.assembler.gathered(len(self.rows))
+            run.gather(self.pairs.right, self.blocks[:found], self.positions[:found])
             self.pairs.rows.append(self.rows[:found].copy())
             self.pairs.found += found
         if missing:
@@ -336,9 +293,9 @@ class Output:
         """Note that all is made of these pairs, which is the caller's now."""
         pairs.rows, pairs.right, pairs.absent = [], None, []
         self.leaving = None
-        self.recycled.give_out()
+        self.buffers.give_out()
 
     def take(self) -> Pairs:
-        """Give what was collected and start anew."""
+        """Return what was collected and start anew."""
         pairs, self.pairs = self.pairs, Pairs()
         return pairs

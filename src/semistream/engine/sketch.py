@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistream.kernels.loops import sketch_add, sketch_estimate
+from semistream.kernels.counting import sketch_add, sketch_estimate
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -49,7 +49,7 @@ class Sketch:
         sketch_add(self._counters, codes)
 
     def estimate(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Give how often each code was counted, ageing considered."""
+        """Return how often each code was counted, ageing considered."""
         counts = np.empty(len(codes), dtype=np.int64)
         sketch_estimate(self._counters, codes, counts)
         return counts

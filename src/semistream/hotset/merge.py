@@ -16,10 +16,11 @@ import pyarrow as pa
 from semistream.arrow.columns import is_in_place
 from semistream.arrow.keys import is_among, random_salt
 from semistream.arrow.memory import concat, take
-from semistream.arrow.page_directory import Blocks
+from semistream.arrow.page_directory import PageDirectory
 from semistream.arrow.types import row_bytes, row_width
+from semistream.engine.ranking import keep_best, value_starts
 from semistream.hotset.sizes import BESIDE, HEADER, overhead
-from semistream.kernels.loops import chain_values
+from semistream.kernels.chains import chain_values
 from semistream.kernels.memory import gather_bits, gather_ends, gather_fixed, gather_texts
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def choose_rows(
     firsts = _firsts(sources, block, position)
     value_bytes = np.add.reduceat(sizes, firsts) if len(firsts) else sizes
     worth = np.divide(counts[firsts], value_bytes, dtype=np.float32)
-    stays, lost = _most_worth(worth, value_bytes, room)
+    stays, lost = keep_best(worth, value_bytes, room)
     keep = np.repeat(stays, np.diff(firsts, append=len(block)))
     kept = float(sizes[keep].sum(dtype=np.float64))
     widest = int(sizes[keep].max(initial=0)) - BESIDE if len(sizes) else 0
@@ -122,20 +123,7 @@ def _firsts(
     """Return the first row of each join value."""
     codes = np.empty(len(block), dtype=np.int64)
     _copy_fixed([s.column(0) for s in sources], block, position, 8, codes.ctypes.data)
-    starts = np.ones(len(codes), dtype=np.bool_)
-    np.not_equal(codes[1:], codes[:-1], out=starts[1:])
-    return np.flatnonzero(starts)
-
-
-def _most_worth(
-    worth: npt.NDArray[np.float32], sizes: npt.NDArray[np.float32], room: int
-) -> tuple[npt.NDArray[np.bool_], float]:
-    """Return which values stay, and the worth of the best that goes."""
-    order = np.argsort(-worth, kind="stable")
-    gone = order[np.cumsum(sizes[order], dtype=np.float64) > room]
-    stays = np.ones(len(worth), dtype=np.bool_)
-    stays[gone] = False
-    return stays, float(worth[gone].max(initial=0.0))
+    return value_starts(codes)
 
 
 def write(slot: Slot, sources: Sequence[pa.RecordBatch], chosen: Chosen) -> tuple[int, int] | None:
@@ -187,7 +175,7 @@ class _Writer:
     def _column(self, number: int) -> dict[str, Any]:
         columns = [source.column(number) for source in self._sources]
         kind = columns[0].type
-        if not Blocks.possible(pa.schema([("", kind)])):
+        if not PageDirectory.possible(pa.schema([("", kind)])):
             return self._message(columns)
         where = (self._chosen.block, self._chosen.position)
         nulls = 0

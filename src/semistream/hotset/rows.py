@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from semistream.arrow.memory import take_rows
 from semistream.engine.fresh import MICROSECONDS, AbsentKeys, FreshRows, Moment, group_values
+from semistream.engine.ranking import keep_best
 from semistream.hotset.sizes import BESIDE
-from semistream.kernels.loops import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
+from semistream.kernels.counting import ABSENT, COUNTS, FOREVER, OLD, mark_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,14 +30,14 @@ __all__ = ["HostRows", "View"]
 
 
 class View:
-    """The fresh rows of a hot set: a `semistream.engine.cache.Held`.
+    """The fresh rows of a hot set: a `semistream.engine.cache.CachedRows`.
 
     Parameters
     ----------
     generation
         The hot set.
     marks
-        The state of each of its rows, see `semistream.kernels.loops.mark_fresh`.
+        The state of each of its rows, see `semistream.kernels.counting.mark_fresh`.
     rows, absent
         Number of rows that are fresh, and of keys known to be absent.
     """
@@ -216,11 +217,10 @@ class HostRows(FreshRows):
     def _hottest(self, hits: Codes, counts: Codes, sizes: Codes) -> Flags:
         """Choose values asked for often enough, as many as may be staged."""
         chosen: Flags = hits > self._state.threshold * counts
-        order = np.flatnonzero(chosen)
-        order = order[np.argsort(-hits[order] / counts[order], kind="stable")]
         # An Arrow message has a header, and padding for each column.
         room = self._state.staging - 1024 - 128 * len(self._schema)
-        chosen[order[np.cumsum(sizes[order] + 16) > room]] = False
+        worth = hits[chosen] / counts[chosen]
+        chosen[chosen] = keep_best(worth, sizes[chosen] + 16, room)[0]
         return chosen
 
     def publish(self, rows_in: int) -> None:

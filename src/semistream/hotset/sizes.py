@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from semistream.arrow.page_directory import Blocks
+from semistream.arrow.page_directory import PageDirectory
 from semistream.arrow.types import row_width
 from semistream.errors import OptionError
 
@@ -103,7 +103,7 @@ class HostSizes:
         counters = 1 << max(0, (size // 16).bit_length() - 1)
         rest = size - counters - HEADER
         # Nested columns are put together outside of the slot, twice for a moment.
-        merge = _MERGE / (least_row(schema) + BESIDE) + (0 if Blocks.possible(schema) else 2)
+        merge = _MERGE / (least_row(schema) + BESIDE) + (0 if PageDirectory.possible(schema) else 2)
         # Rounded up coarsely: a master that grows a little still finds its hot set.
         all_rows = int(rows * (row_bytes + BESIDE)) + 16 * HEADER
         step = 1 << max(0, all_rows.bit_length() - 4)

@@ -23,7 +23,7 @@ import pyarrow as pa
 import xxhash
 
 from semistream.hotset.sizes import HEADER
-from semistream.kernels.loops import find_values, probe_values
+from semistream.kernels.chains import find_values, probe_values
 from semistream.system.shared_folder import Handle, boot
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Generation:
         positions: npt.NDArray[np.int64],
         hit: npt.NDArray[np.bool_],
     ) -> tuple[int, int, int]:
-        """Probe for codes; see `semistream.kernels.loops.probe_values`."""
+        """Probe for codes; see `semistream.kernels.chains.probe_values`."""
         index = (self.codes, self._heads, self._chain, self._salt, self.hits)
         end: tuple[int, int, int] = probe_values(codes, *index, cursor, once, rows, positions, hit)
         return end

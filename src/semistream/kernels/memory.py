@@ -275,13 +275,13 @@ def gather_bits(start, offset, block, position, out, first):
 
 @njit(cache=True, inline="always")
 def _bound(base, row, wide):
-    """Give an offset of a column of texts, of 32 or 64 bits."""
+    """Return an offset of a column of texts, of 32 or 64 bits."""
     return load_int64(base + 8 * row) if wide else np.int64(load_int32(base + 4 * row))
 
 
 @njit(cache=True)
 def gather_ends(start, offset, block, position, wide, ends):
-    """Write where each text ends when all lie side by side; give the bytes of all."""
+    """Write where each text ends when all lie side by side; return the bytes of all."""
     total, last = np.int64(0), len(block) - 1
     size = 8 if wide else 4
     ends[0] = 0
@@ -318,7 +318,7 @@ def unsigned_int16(address):
 
 @njit(cache=True, inline="always")
 def _field(table, number):
-    """Give the address of a field of a FlatBuffers table, 0 where it is not there."""
+    """Return the address of a field of a FlatBuffers table, 0 where it is not there."""
     lines = table - np.int64(load_int32(table))
     if 6 + 2 * number > unsigned_int16(lines):
         return np.int64(0)

@@ -9,18 +9,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from semistream.kernels.loops import GONE, WAITING
+from semistream.kernels.chains import WAITING
 from semistream.kernels.memory import load_int64, prefetch
 
-__all__ = ["even_step", "locate", "match_run", "pages_of"]
+__all__ = ["even_step", "look_up", "match_run", "pages_of"]
 
 _TILE = 256  # rows whose pages are guessed before they are looked at
-_LARGEST_STEP = 2**31 - 1
+_LARGEST_STEP = 2**31 - 1  # a step is noted in 32 bits
 
 
 @njit(cache=True, inline="always")
 def _page_of(code, page_code, low, scale):
-    """Give the last page that begins at or before a code; a guess first, right for dense keys."""
+    """Return the last page that begins at or before a code; a guess first, right for dense keys."""
     last = len(page_code) - 1
     guess = np.int64(min(max((float(code) - low) * scale, 0.0), float(last)))
     if page_code[guess] > code and guess > 0:  # rounding may miss by one
@@ -39,7 +39,7 @@ def _page_of(code, page_code, low, scale):
 
 @njit(cache=True, inline="always")
 def _scale(page_code):
-    """Give what `_page_of` guesses from: the first code, and pages for each code behind it."""
+    """Return what `_page_of` guesses from: the first code, and pages for each code behind it."""
     low = float(page_code[0])
     return low, (len(page_code) - 1) / max(float(page_code[-1]) - low, 1.0)
 
@@ -75,7 +75,7 @@ def _is_dense(page_code, page, count):
 
 @njit(cache=True, inline="always")
 def _first_at_least(base, count, code, guess):
-    """Give the first of ``count`` ascending codes that is not below ``code``, starting nearby."""
+    """Return the first of ``count`` ascending codes that is not below ``code``, starting nearby."""
     low, high, step = 0, count, 1
     if load_int64(base + 8 * guess) < code:
         low = guess + 1
@@ -100,7 +100,7 @@ def _first_at_least(base, count, code, guess):
 
 @njit(cache=True)
 def even_step(codes, count):
-    """Give the step in which ``count`` codes at an address follow each other, 0 if it varies."""
+    """Return the step in which ``count`` codes at an address follow each other, 0 if it varies."""
     step = load_int64(codes + 8) - load_int64(codes) if count > 1 else np.int64(1)
     if not 0 < step <= _LARGEST_STEP:
         return 0
@@ -112,7 +112,7 @@ def even_step(codes, count):
 
 @njit(cache=True, inline="always")
 def _in_steps(code, first, step, count):
-    """Give where a code stands among codes in even steps, −1 where it does not."""
+    """Return where a code stands among codes in even steps, −1 where it does not."""
     above = np.uint64(code) - np.uint64(first)  # may be more than a signed number holds
     place = above if step == 1 else above // np.uint64(step)
     if place >= np.uint64(count) or place * np.uint64(step) != above:
@@ -165,7 +165,7 @@ def _write_certain(row, valid, guesses, found, missing, out):
 
 
 @njit(cache=True)
-def locate(codes, pages, index, where, state, rule, out):
+def look_up(codes, pages, index, where, state, rule, out):
     """Find arriving rows in pages that lie in memory.
 
     Parameters
@@ -253,26 +253,30 @@ def locate(codes, pages, index, where, state, rule, out):
 
 
 @njit(cache=True)
-def match_run(first, pages, window, cursor, rule, out):
-    """Match the rows that wait for neighbouring pages with these pages; answered rows leave.
+def match_run(first, pages, window, cursor, rule, out, counts):
+    """Match the rows that wait for neighbouring pages with these; answered rows leave their chain.
 
     Parameters
     ----------
     first
         The number of the first page.
     pages
-        ``(rows, start, offset, page_code)``: of each page its rows, its address and where its codes
-        begin; of all pages of the master their first codes.
+        ``(rows, start, offset, bounds)``: of each page its rows, its address and where its codes
+        begin, and its first code; of the page behind them, if there is one, the first code, too.
     window
         ``(heads, chain, pages, codes, state)``: the window's arrays.
     cursor
         ``(block, previous, row, position)`` to go on from: the page, the row before in its chain
         or −1, the row or −2 for the first one, and where in the page it stands or −1.
     rule
-        ``(unique, once)``: whether no two codes are equal, and whether one pair a row is enough.
+        ``(unique, once, last, single, done)``: no two codes are equal; one pair a row is enough;
+        nothing of these pages comes later; only the row of the cursor is answered; the state of an
+        answered row.
     out
         ``(rows, blocks, positions, absent)``: pairs and rows without a match; together at most as
         many as there is room for.
+    counts
+        Where the pairs of each row of the page are counted, of a single page; or no array at all.
 
     Returns
     -------
@@ -281,14 +285,14 @@ def match_run(first, pages, window, cursor, rule, out):
         is the number of pages when all is done.
     """
     block, previous, row, position = cursor
-    page_rows, start, offset, page_code = pages
-    unique, once = rule
+    page_rows, start, offset, bounds = pages
+    unique, once, last, single, done = rule
     heads, chain, row_page, codes, state = window
     rows, blocks, positions, absent = out
     found, missing, answered, room = 0, 0, 0, len(rows)
     while block < len(page_rows):
         page, base, count = first + block, start[block] + offset[block], np.int64(page_rows[block])
-        dense = unique and _is_dense(page_code, page, count)
+        dense = unique and _is_dense(bounds, block, count)
         slot = page & (len(heads) - 1)
         if row == -2:
             row = np.int64(heads[slot])
@@ -298,29 +302,38 @@ def match_run(first, pages, window, cursor, rule, out):
                 continue
             code = codes[row]
             if dense:
-                position = code - page_code[page]
+                position = code - bounds[block]
+            elif count == 0:  # a database's answer may have no rows
+                position = np.int64(0)
             elif position < 0:
-                guess = _in_proportion(code, page_code, page, count)
+                guess = _in_proportion(code, bounds, block, count)
                 position = _first_at_least(base, count, code, guess)
             while position < count and (dense or load_int64(base + 8 * position) == code):
                 if found + missing == room:
                     return found, missing, answered, (block, previous, row, position)
                 rows[found], blocks[found], positions[found] = row, block, position
+                if len(counts):
+                    counts[position] += 1
                 found += 1
                 position += 1
                 if unique or once:
                     break
-            if not dense and (position == 0 or load_int64(base + 8 * (position - 1)) != code):
-                if found + missing == room:
-                    return found, missing, answered, (block, previous, row, position)
-                absent[missing] = row
-                missing += 1
-            state[row] = GONE
-            answered += 1
-            if previous < 0:
+            if last:
+                if not dense and (position == 0 or load_int64(base + 8 * (position - 1)) != code):
+                    if found + missing == room:
+                        return found, missing, answered, (block, previous, row, position)
+                    absent[missing] = row
+                    missing += 1
+                state[row] = done
+                answered += 1
+            if single:  # it stays in its chain, which may begin anywhere: walkers see its state
+                break
+            if not last:
+                previous = row
+            elif previous < 0:
                 heads[slot] = chain[row]
             else:
                 chain[previous] = chain[row]
             row, position = np.int64(chain[row]), np.int64(-1)
-        block, previous, row = block + 1, np.int64(-1), np.int64(-2)
+        block, previous, row, position = block + 1, np.int64(-1), np.int64(-2), np.int64(-1)
     return found, missing, answered, (block, previous, row, position)

@@ -24,7 +24,7 @@ __all__ += ["index_fits", "page_fits"]
 # How a node of a record batch, a column or a part of a nested one, lies in buffers.
 NOTHING, FIXED, TEXT, LARGE_TEXT, LIST, LARGE_LIST, STRUCT, UNION = range(8)
 
-_BLOCK = 4096
+_BLOCK = 4096  # bytes: parts begin at a multiple, as direct reads demand
 _CODE = 8  # bytes of a row's code
 _MOST = 1 << 40  # values of a node; no part has as many bytes
 _RECORD_BATCH = 3  # in MessageHeader of Message.fbs
@@ -54,7 +54,7 @@ def index_fits(code, offset, length, rows, widest, starts):
 
 @njit(cache=True, inline="always")
 def _table(address, low, high):
-    """Give the FlatBuffers table that an offset refers to, 0 where it is not within the bounds."""
+    """Return the FlatBuffers table that an offset refers to, 0 where it is out of bounds."""
     table = address + np.int64(load_int32(address)) if low <= address <= high - 4 else np.int64(0)
     if not low <= table <= high - 4:
         return np.int64(0)

@@ -18,7 +18,7 @@ _NULL = np.uint8(0xFB)
 def locate_lengths(data, starts, lengths):
     """Find the fields of PostgreSQL's rows: 16 bits of count, each field after 32 bits of length.
 
-    Gives the number of rows; where a field begins and its length, −1 for null, are written to
+    Returns the number of rows; where a field begins and its length, −1 for null, are written to
     ``starts`` and ``lengths``, a line a field.
     """
     at, row, fields = 0, 0, starts.shape[0]
@@ -92,7 +92,7 @@ def copy_bytes(data, starts, lengths, ends, out):
 
 @njit(cache=True)
 def copy_reversed(data, starts, lengths, width, out):
-    """Turn numbers of ``width`` bytes from big to little endian; gives the first of other width."""
+    """Turn numbers of ``width`` bytes into little endian; return the first of other width."""
     for row in range(len(starts)):
         if lengths[row] < 0:
             continue

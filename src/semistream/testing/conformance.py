@@ -99,7 +99,7 @@ def start(algorithm: str, case: Case, how: str, folder: Path, **options: Any) ->
         prefix=case.prefix,
         **options,
     )
-    resident = bool(join.plan.settings.get("resident"))
+    resident = bool(join.plan.settings.resident)
     assert case.resident in {None, resident}, f"resident: {resident}; the case wants otherwise"
     return Watched(join)
 

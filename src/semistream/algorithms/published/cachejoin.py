@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +11,23 @@ from semistream.algorithms.published.hybridjoin import Hybridjoin
 from semistream.arrow.memory import take_rows
 from semistream.engine.algorithm import share
 from semistream.engine.cache import Cache
+from semistream.engine.plan import Settings
+from semistream.engine.ranking import keep_best
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
+    from semistream.engine.pages import Page
     from semistream.engine.plan import Plan, Task
 
-__all__ = ["Cachejoin"]
+__all__ = ["Cachejoin", "CachejoinSettings"]
+
+
+@dataclass(frozen=True)
+class CachejoinSettings(Settings):
+    """The cache's share of the memory that cache and window divide."""
+
+    cache_share: float = 0.0
 
 
 class Cachejoin(Hybridjoin):
@@ -56,63 +66,51 @@ class Cachejoin(Hybridjoin):
     def plan(cls, task: Task, *, cache: float = 0.5, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: one page, output, the cache (H_R), and the window (H_S and Q)."""
         parts = task.fixed(1)
-        size = task.cache_bytes(share("cache", cache) * (task.memory - sum(parts.values())))
-        return task.split(cls.name, {**parts, "cache": size}, {"cache_share": float(cache)})
+        size = task.cache_bytes(share("cache", cache) * (task.memory - parts.total))
+        settings = CachejoinSettings(cache_share=float(cache))
+        return task.split(cls.name, replace(parts, cache=size), settings)
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._capacity = engine.plan.components["cache"]
-        self._cache = Cache(engine.master.page_schema, self._capacity)
+        self._capacity = engine.plan.components.cache
+        self.cache: Cache = Cache(engine.master.page_schema, self._capacity)  # H_R
         self.threshold = 2
         self._round_ends = engine.master.pages
 
-    @property
-    def cache(self) -> Cache:
-        """The frequent rows, H_R."""
-        return self._cache
-
-    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Cache the rows that at least *threshold* rows of the window matched (lines 15 to 18)."""
         frequent = counts >= self.threshold
         if frequent.any():
             self._stage(page, np.flatnonzero(frequent), counts)
         if self.engine.metrics.iterations >= self._round_ends:
             self._round_ends += self.engine.master.pages
-            if self._cache.claimed < 3 / 4 * self._capacity:
+            if self.cache.claimed < 3 / 4 * self._capacity:
                 self.threshold = max(1, self.threshold - 1)
 
     def _stage(
-        self, page: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+        self, page: Page, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
     ) -> None:
-        chosen = take_rows(page, rows)
-        if self._cache.claimed + self._cache.price(chosen) > self._capacity:
+        chosen = take_rows(page.batch, rows)
+        price = self.cache.price(chosen)
+        if self.cache.claimed + price > self._capacity:
             self._epoch()
-        if self._cache.claimed + self._cache.price(chosen) <= self._capacity:
-            self._cache.stage(chosen, counts[rows], self.engine.metrics.rows_in)
-        if self._cache.staged_bytes > max(self._capacity / 64, self._cache.claimed / 8):
+        if self.cache.claimed + price <= self._capacity:
+            self.cache.stage(chosen, counts[rows], self.engine.metrics.rows_in)
+        if self.cache.staged_bytes > max(self._capacity / 64, self.cache.claimed / 8):
             self._epoch()
 
     def _epoch(self) -> None:
         """Take new rows in, evict the least frequent; raise the threshold if many had to go."""
-        before, size = self._cache.evicted, len(self._cache)
-        self._cache.epoch(self._most_frequent)
-        self._cache.hits //= 2
-        evicted = self._cache.evicted - before
+        before, size = self.cache.evicted, len(self.cache)
+        self.cache.epoch(self._most_frequent)
+        self.cache.hits //= 2
+        evicted = self.cache.evicted - before
         self.engine.metrics.evicted += evicted
         if evicted > size / 16:
             self.threshold += 1
 
     def _most_frequent(self, cache: Cache) -> npt.NDArray[np.bool_]:
-        """Tell which rows stay: the most frequent join values that fill seven eighths."""
-        firsts = cache.firsts()
-        rows = np.diff(firsts, append=len(cache))
-        each = cache.cost(1, cache.batch.nbytes / max(1, len(cache)))
-        order = np.argsort(-cache.hits[firsts], kind="stable")
-        full = np.cumsum(rows[order]) * each > self._capacity * 7 / 8
-        stays = np.ones(len(firsts), dtype=np.bool_)
-        stays[order[full]] = False
-        return np.repeat(stays, rows)
-
-    def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cache."""
-        return {"cache": self._cache.nbytes}
+        """Return which rows stay: the most frequent join values that fill seven eighths."""
+        starts, rows = cache.values()
+        sizes = rows * cache.mean_row
+        return np.repeat(keep_best(cache.hits[starts], sizes, self._capacity * 7 / 8)[0], rows)

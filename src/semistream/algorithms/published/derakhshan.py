@@ -16,6 +16,7 @@ from semistream.arrow.types import plain_schema
 from semistream.engine.algorithm import share
 from semistream.engine.cache import Cache
 from semistream.engine.engine import Engine
+from semistream.engine.ranking import keep_best
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ __all__ = ["Derakhshan"]
 
 
 class Derakhshan(Hybridjoin):
-    """Give rows out in the order in which they came; fetch what the cache lacks in batches.
+    """Output rows in the order in which they came; fetch what the cache lacks in batches.
 
     A row that the LRU cache answers goes out at once if no row before it waits. A row that it does
     not answer waits in a queue, and all that follow behind it. When the queue is full, the master
@@ -64,15 +65,15 @@ class Derakhshan(Hybridjoin):
     def plan(cls, task: Task, *, cache: float = 0.5, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: a page, output, the cache, the queue, output to be put in order."""
         task = _numbered(task)
-        parts = task.fixed(1)
-        parts |= {"queue": int(8 * task.window_row), "ordered": int(8 * task.output_row)}
-        rest = max(0, task.memory - sum(parts.values()) - task.least_window) * 3 // 4
-        parts["cache"] = task.cache_bytes(share("cache", cache) * rest)
-        parts["queue"] += (rest - parts["cache"]) * 2 // 3
-        parts["ordered"] += (rest - parts["cache"]) // 3
+        queue, ordered = int(8 * task.window_row), int(8 * task.output_row)
+        parts = replace(task.fixed(1), queue=queue, ordered=ordered)
+        rest = max(0, task.memory - parts.total - task.least_window) * 3 // 4
+        size = task.cache_bytes(share("cache", cache) * rest)
+        queue += (rest - size) * 2 // 3
+        ordered += (rest - size) // 3
         # It becomes one batch, and of its bytes a third are rows.
-        parts["ordered"] = int(min(parts["ordered"], 3 * varying_room(task.spec.output)))
-        return task.split(cls.name, parts)
+        ordered = int(min(ordered, 3 * varying_room(task.spec.output)))
+        return task.split(cls.name, replace(parts, cache=size, queue=queue, ordered=ordered))
 
     @classmethod
     def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
@@ -84,91 +85,74 @@ class Derakhshan(Hybridjoin):
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._capacity = engine.plan.components["cache"]
-        self._cache = Cache(engine.master.page_schema, self._capacity)
+        self._capacity = engine.plan.components.cache
+        self.cache: Cache = Cache(engine.master.page_schema, self._capacity)
         self.joins_parts(False)
         s = engine.master.statistics
-        value = self._cache.cost(1, engine.master.row_bytes) * max(1.0, s.rows / max(1, s.values))
+        value = self.cache.cost(1, engine.master.row_bytes) * max(1.0, s.rows / max(1, s.values))
         self.most_values = max(1, int(self._capacity / 2 / value))
         """Join values that a batch may have for the cache to hold them all."""
-
-    @property
-    def cache(self) -> Cache:
-        """The rows that were used last."""
-        return self._cache
 
     def joins_parts(self, yes: bool) -> None:
         """Say whether a row that the cache does not answer waits for its page, or has no match."""
         self.complete = not yes  # type: ignore[misc] # a property of the class but for this one
 
     def holds(self, codes: Codes) -> npt.NDArray[np.bool_]:
-        """Tell which codes the cache answers."""
-        return np.isin(codes, self._cache.codes)
+        """Return which codes the cache answers."""
+        return np.isin(codes, self.cache.codes)
 
     def matches(self, codes: Codes) -> npt.NDArray[np.int64]:
-        """Give how many rows of the cache each code has."""
-        values, counts = np.unique(self._cache.codes, return_counts=True)
+        """Return how many rows of the cache each code has."""
+        values, counts = np.unique(self.cache.codes, return_counts=True)
         place = np.searchsorted(values, codes)
         found = np.append(values, 0)[place] == codes
         return np.where(found & (place < len(values)), np.append(counts, 0)[place], 0)
 
     def used(self) -> None:
         """Note which values were asked for since the last call: they are the youngest now."""
-        firsts = self._cache.firsts()
-        asked = firsts[self._cache.hits[firsts] > 0]
-        self._cache.born[asked] = self.engine.metrics.rows_in
-        self._cache.hits[:] = 0
+        starts, _ = self.cache.values()
+        asked = starts[self.cache.hits[starts] > 0]
+        self.cache.born[asked] = self.engine.metrics.rows_in
+        self.cache.hits[:] = 0
 
     def fetch(self, codes: Codes) -> Codes:
-        """Bring the values of these codes into the cache, page by page; give those that are not."""
+        """Fetch the values of these codes into the cache, page by page; return what has no room."""
         needed = np.unique(codes)
         missing = needed[~self.holds(needed)]
         pages = self.engine.master.page_of(missing)
         # Codes in order are pages in order: those of a page are neighbours.
         by_page = np.split(missing, np.flatnonzero(np.diff(pages)) + 1) if len(missing) else []
         left = [some for some in by_page if not self._take(some, needed)]
-        self._cache.epoch()
-        self.engine.metrics.evicted = self._cache.evicted
+        self.cache.epoch()
+        self.engine.metrics.evicted = self.cache.evicted
         return np.concatenate([needed[:0], *left])
 
     def _take(self, codes: Codes, needed: Codes) -> bool:
         """Bring values of one page; whether they are here now, or known to be absent."""
-        parts = self.engine.master.parts(int(self.engine.master.page_of(codes[:1])[0]))
-        if len(parts) > 1:
+        number = int(self.engine.master.page_of(codes[:1])[0])
+        if len(self.engine.master.parts(number)) > 1:
             return False
-        rows = self._rows_of(parts[0], codes)
-        price = self._cache.price(rows)
-        if self._cache.claimed + price > self._capacity:
-            self._cache.epoch(lambda cache: self._youngest(cache, needed, price))
-        if self._cache.claimed + price > self._capacity:
-            return False
-        born = np.zeros(rows.num_rows, dtype=np.int64)
-        self._cache.stage(rows, born, self.engine.metrics.rows_in)
-        return True
-
-    def _rows_of(self, part: int, codes: Codes) -> pa.RecordBatch:
-        """Read a page and give the rows of these codes, both being in order."""
-        page = self.engine.load(part, 1)[0]
-        self.engine.metrics.pages_read += 1
+        page = self.engine.read_page(number).batch
         held = page.column(0).to_numpy()
         wanted = codes[np.minimum(np.searchsorted(codes, held), len(codes) - 1)] == held
-        return take_rows(page, np.flatnonzero(wanted))
+        rows = take_rows(page, np.flatnonzero(wanted))
+        price = self.cache.price(rows)
+        if self.cache.claimed + price > self._capacity:
+            self.cache.epoch(lambda cache: self._youngest(cache, needed, price))
+        if self.cache.claimed + price > self._capacity:
+            return False
+        born = np.zeros(rows.num_rows, dtype=np.int64)
+        self.cache.stage(rows, born, self.engine.metrics.rows_in)
+        return True
 
     def _youngest(self, cache: Cache, needed: Codes, price: float) -> npt.NDArray[np.bool_]:
-        """Tell which rows stay: those needed, and of the others the last used, up to 3/4."""
-        firsts = cache.firsts()
-        rows = np.diff(firsts, append=len(cache))
-        each = cache.cost(1, cache.batch.nbytes / max(1, len(cache)))
-        age = np.where(np.isin(cache.codes[firsts], needed), -1, -cache.born[firsts] + 2**62)
-        order = np.argsort(age, kind="stable")
-        full = np.cumsum(rows[order]) * each > min(self._capacity * 3 / 4, self._capacity - price)
-        stays = np.ones(len(firsts), dtype=np.bool_)
-        stays[order[full & (age[order] >= 0)]] = False
-        return np.repeat(stays, rows)
-
-    def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cache."""
-        return {"cache": self._cache.nbytes}
+        """Return which rows stay: those needed, and of the others the last used, up to 3/4."""
+        starts, rows = cache.values()
+        must_stay = np.isin(cache.codes[starts], needed)
+        worth = np.where(must_stay, 2**62, cache.born[starts])
+        room = min(self._capacity * 3 / 4, self._capacity - price)
+        stays, _ = keep_best(worth, rows * cache.mean_row, room)
+        return np.repeat(stays | must_stay, rows)
 
 
 @dataclass(frozen=True)
@@ -182,7 +166,7 @@ class _PlainSpec(JoinSpec):
 
 
 def _numbered(task: Task) -> Task:
-    """Give the task of the engine within: rows have a number, output is plain."""
+    """Return the task of the engine within: rows have a number, output is plain."""
     spec = task.spec
     stream = spec.plain_stream.append(pa.field(ARRIVAL, pa.int64(), nullable=False))
     out = (spec.payload, spec.prefix, spec.mark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.engine.algorithm import Algorithm
@@ -35,8 +36,8 @@ class Inlj(Algorithm):
         """Split the budget: a page, output, and a stream buffer; the rest is spare."""
         parts = task.fixed(1)
         wanted = max(_STREAM_BUFFER, task.least_window)
-        spare = max(0, task.memory - sum(parts.values()) - wanted)
-        return task.split(cls.name, {**parts, "spare": spare})
+        spare = max(0, task.memory - parts.total - wanted)
+        return task.split(cls.name, replace(parts, spare=spare))
 
     def next_pages(self) -> range:
         """Choose the page of the oldest row."""

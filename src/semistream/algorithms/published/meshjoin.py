@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistream.engine.algorithm import Algorithm
-from semistream.kernels.loops import ANSWERED
+from semistream.engine.plan import Settings
+from semistream.kernels.chains import ANSWERED
 from semistream.units import parse_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from semistream.engine.plan import Plan, Task
     from semistream.engine.window import Chunk
 
-__all__ = ["FIXED_IO", "Meshjoin", "tuned_buffer"]
+__all__ = ["FIXED_IO", "Meshjoin", "MeshjoinSettings", "tuned_buffer"]
 
 _DEFAULT_BUFFER = int(0.93 * 2**20)
 FIXED_IO = 0.048 * 2**20
@@ -23,7 +23,7 @@ FIXED_IO = 0.048 * 2**20
 
 
 def tuned_buffer(memory: float, fixed_io: float = FIXED_IO) -> float:
-    """Give the disk buffer, in bytes, at which the service rate is highest.
+    """Return the disk buffer, in bytes, at which the service rate is highest.
 
     By equations 1 to 5 of Naeem et al., with a read that costs as much as ``fixed_io`` bytes
     before the first one comes, the rate is proportional to (M − b)·b / (q + b), which is highest at
@@ -36,6 +36,13 @@ def tuned_buffer(memory: float, fixed_io: float = FIXED_IO) -> float:
     [0.93, 1.34, 1.91, 2.72]
     """
     return math.sqrt(fixed_io**2 + fixed_io * memory) - fixed_io
+
+
+@dataclass(frozen=True)
+class MeshjoinSettings(Settings):
+    """The rows, w, that enter for every b pages of the scan."""
+
+    w: float = 0.0
 
 
 class Meshjoin(Algorithm):
@@ -71,40 +78,36 @@ class Meshjoin(Algorithm):
     paper = "Polyzotis et al.: Meshing Streaming Updates with Persistent Data, TKDE 2008"
     options = frozenset({"buffer"})
     frees = False
+    done = ANSWERED  # until the row's chunk has met all of R
 
     @classmethod
     def plan(cls, task: Task, **options: Any) -> Plan:  # noqa: ANN401
         """Split the budget: a disk buffer of b pages, output, and the window."""
-        settings = cls.scan(task, **options)
-        parts = task.fixed(settings["buffer_pages"])
-        rows = task.cost.rows(task.memory - sum(parts.values()), task.stream_row)
-        w = max(0, rows) * settings["buffer_pages"] / max(1, task.spec.master.pages)
-        return task.split(cls.name, parts, {**settings, "w": round(w, 1)})
+        b = cls.scan(task, **options)
+        parts = task.fixed(b)
+        rows = task.cost.rows(task.memory - parts.total, task.stream_row)
+        w = max(0, rows) * b / max(1, task.spec.master.pages)
+        return task.split(cls.name, parts, MeshjoinSettings(buffer_pages=b, w=round(w, 1)))
 
     @staticmethod
-    def scan(task: Task, *, buffer: int | str = "tuned", least: int = 0) -> dict[str, int]:
+    def scan(task: Task, *, buffer: int | str = "tuned", least: int = 0) -> int:
         """Choose the pages that one read brings; a tuned buffer leaves ``least`` bytes."""
         sizes = {"tuned": tuned_buffer(task.memory), "default": _DEFAULT_BUFFER}
         wanted = sizes[buffer] if buffer in sizes else parse_bytes(buffer, "buffer")
         b = min(max(1, round(wanted / max(1, task.page_bytes))), max(1, task.spec.master.pages))
         if buffer == "tuned":  # not at the price of the least window
-            rest = task.memory - sum(task.fixed(0).values()) - max(least, task.least_window)
+            rest = task.memory - task.fixed(0).total - max(least, task.least_window)
             b = max(1, min(b, rest // max(1, task.page_bytes)))
-        return {"buffer_pages": b}
+        return b
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._step = int(engine.plan.settings["buffer_pages"])
-        self._window_rows = int(engine.plan.settings["window_rows"])
+        settings: Settings = engine.plan.settings
+        self._step, self._window_rows = settings.buffer_pages or 1, settings.window_rows or 0
         self._next = 0
         self._chunks: list[list[int]] = []  # rows that had entered with it, pages it has met
         self._entered = 0
         self._due = 0.0  # rows that the scan has made way for
-
-    @property
-    def done(self) -> np.uint8:
-        """Answered rows stay until their chunk has met all of R."""
-        return ANSWERED
 
     def next_pages(self) -> range:
         """Choose the next b pages of the scan."""
@@ -125,7 +128,7 @@ class Meshjoin(Algorithm):
         """Let w rows in for every b pages (line 7), or any number when none waits."""
         return self._due >= min(rows, self._quarter) or not self.engine.window.waiting
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count the pages that the new chunk meets."""
         self._due = max(0.0, self._due - len(chunk))
         self._entered += len(chunk)
@@ -133,7 +136,7 @@ class Meshjoin(Algorithm):
             self._chunks.append([0, 0])
         self._chunks[-1][0] = self._entered
 
-    def iterated(self) -> int:
+    def end_round(self) -> int:
         """Let the oldest chunk go when it has met all of R; all, when none of them waits."""
         window = self.engine.window
         if not window.waiting:

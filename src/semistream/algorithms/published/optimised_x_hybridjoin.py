@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.published.parts.page_cache import PageCache
-from semistream.algorithms.published.x_hybridjoin import XHybridjoin
+from semistream.algorithms.published.x_hybridjoin import XHybridjoin, XHybridjoinSettings
 from semistream.engine.algorithm import positive
 
 if TYPE_CHECKING:
@@ -63,42 +64,37 @@ class OptimisedXHybridjoin(XHybridjoin):
         """Split the budget: one page, l pinned ones as rows, counters, output, and the window."""
         # A page exists twice while its rows are taken in.
         parts = cls.components(task, pinned, swappable=1, non_swappable=1)
-        rest, price = task.memory - sum(parts.values()), PageCache.page_price(task)
+        rest, price = task.memory - parts.total, PageCache.page_price(task)
         chosen = min(int(_PINNED * rest), rest - task.least_window) // price
         pages = max(1, chosen) if l is None else positive("l", l)
         pages = min(pages, max(1, task.spec.master.pages))
         pages = max(1, task.cache_bytes(pages * price) // price)
-        parts["pinned"] += pages * price
-        return task.split(cls.name, parts, {"pinned": pinned, "k": 1, "l": pages})
+        parts = replace(parts, pinned=parts.pinned + pages * price)
+        return task.split(cls.name, parts, XHybridjoinSettings(pinned=pinned, l=pages))
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._cache = PageCache(engine.master, engine.plan.components["pinned"])
+        self.cache: PageCache = PageCache(engine.master, engine.plan.components.pinned)
         self._held: set[int] = set()
-
-    @property
-    def cache(self) -> PageCache:
-        """The rows of the pinned pages."""
-        return self._cache
 
     @property
     def held(self) -> set[int]:
         """The pages that are pinned."""
         return self._held
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Choose the pinned pages as X-HYBRIDJOIN does; what they answered counts for them."""
         if self._counted >= self._due and len(self._counts):
-            pages, hits = self._cache.asked()
+            pages, hits = self.cache.asked()
             self._counts[pages] += hits.astype(self._counts.dtype)
-        super().admitted()
+        super().after_admission()
 
     def _pin(self, pages: npt.NDArray[np.int64]) -> None:
-        wanted, master = set(pages.tolist()), self.engine.master
-        new = (self.engine.load_copy(master.parts(page)[0]) for page in sorted(wanted - self._held))
-        self._cache.exchange(self._held - wanted, new)
+        wanted = set(pages.tolist())
+        new = (self.engine.read_page(page).batch for page in sorted(wanted - self._held))
+        self.cache.exchange(self._held - wanted, new)
         self._held = wanted
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the pinned pages and of the counters."""
-        return {"pinned": self._cache.nbytes, "counters": self._counts.nbytes}
+        """Return the bytes of the pinned pages and of the counters."""
+        return {"pinned": self.cache.nbytes, "counters": self._counts.nbytes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,11 +10,13 @@ import numpy as np
 from semistream.algorithms.published.parts.page_cache import PageCache
 from semistream.arrow.memory import take_rows
 from semistream.engine.algorithm import Algorithm, positive, share
+from semistream.engine.plan import Settings
+from semistream.engine.ranking import best_that_fit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
+    from semistream.engine.pages import Page
     from semistream.engine.plan import Plan, Task
     from semistream.engine.window import Chunk
 
@@ -21,6 +24,13 @@ __all__ = ["PartitionJoin"]
 
 _STAYS = 2  # a page that is held stays unless another answered so many times more rows
 _AGES = 8  # wait buffers of rows: rows of a cold page may gather for as long
+
+
+@dataclass(frozen=True)
+class PartitionJoinSettings(Settings):
+    """Rows that wait for a partition when it is brought."""
+
+    threshold: int = 0
 
 
 class PartitionJoin(Algorithm):
@@ -74,30 +84,25 @@ class PartitionJoin(Algorithm):
         """Split the budget: a partition, the first level, counters, output, and the window."""
         total = max(1, task.spec.master.pages)
         pages = min(positive("pages", pages), total)
-        parts = task.fixed(pages) | {"counters": 4 * -(-total // pages)}
-        held = task.cache_bytes(share("cache", cache) * (task.memory - sum(parts.values())))
-        plan = task.split(cls.name, {**parts, "cache": held}, {"buffer_pages": pages})
-        tuned = max(2, int(plan.settings["window_rows"]) // 16)
+        parts = replace(task.fixed(pages), counters=4 * -(-total // pages))
+        held = task.cache_bytes(share("cache", cache) * (task.memory - parts.total))
+        plan = task.split(cls.name, replace(parts, cache=held), Settings(buffer_pages=pages))
+        tuned = max(2, (plan.settings.window_rows or 0) // 16)
         chosen = tuned if threshold is None else positive("threshold", threshold)
-        return plan.with_settings(threshold=chosen)
+        return replace(plan, settings=PartitionJoinSettings(**plan.settings, threshold=chosen))
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         settings, components = engine.plan.settings, engine.plan.components
-        self.threshold = int(settings["threshold"])
-        self._pages = int(settings["buffer_pages"])
-        self._waiting = np.zeros(components["counters"] // 4, dtype=np.int32)
-        self._capacity = components["cache"]
-        self._cache = PageCache(engine.master, self._capacity)
+        self.threshold: int = settings.threshold
+        self._pages: int = settings.buffer_pages
+        self._waiting = np.zeros(components.counters // 4, dtype=np.int32)
+        self._capacity = components.cache
+        self.cache: PageCache = PageCache(engine.master, self._capacity)
         self._age_at = 0  # in stream rows
         self._least = 1  # rows that a page must have answered to be held
 
-    @property
-    def cache(self) -> PageCache:
-        """The first level: rows of pages that answer most."""
-        return self._cache
-
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count the rows that wait for each partition."""
         np.add.at(self._waiting, chunk.pages // self._pages, 1)
 
@@ -110,7 +115,7 @@ class PartitionJoin(Algorithm):
         return self._partition(int(self._waiting.argmax()))
 
     def around_oldest(self, count: int = 1) -> range:
-        """Give the partition of the oldest row."""
+        """Return the partition of the oldest row."""
         return self._partition(super().around_oldest(count).start // self._pages)
 
     def _partition(self, number: int) -> range:
@@ -118,46 +123,49 @@ class PartitionJoin(Algorithm):
         start = number * self._pages
         return range(start, min(start + self._pages, self.engine.master.pages))
 
-    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Hold a page that answered more rows than the least popular one here."""
-        price = self._cache.price(page)
-        if counts.sum() < self._least or price > self._capacity:
+        if counts.sum() < self._least:
             return
-        if self._cache.claimed + price > self._capacity:
+        batch = page.batch
+        price = self.cache.price(batch)
+        if price > self._capacity:
+            return
+        if self.cache.claimed + price > self._capacity:
             self._epoch(price)
-        if self._cache.claimed + price <= self._capacity:
-            rows = take_rows(page, np.arange(page.num_rows))
-            self._cache.stage(rows, counts, self.engine.metrics.rows_in)
-        if self._cache.staged_bytes > self._capacity / 8:
+        if self.cache.claimed + price <= self._capacity:
+            rows = take_rows(batch, np.arange(batch.num_rows))
+            self.cache.stage(rows, counts, self.engine.metrics.rows_in)
+        if self.cache.staged_bytes > self._capacity / 8:
             self._epoch(0)
 
     def _epoch(self, room: float) -> None:
         """Take new pages in; the least popular leave until there is so much room."""
-        before = self._cache.evicted
+        before = self.cache.evicted
         most = min(self._capacity * 7 / 8, self._capacity - room)
-        self._cache.epoch(lambda _: self._most_popular(most))
+        self.cache.epoch(lambda _: self._most_popular(most))
         if self.engine.metrics.rows_in >= self._age_at:
             self._age()
-        if self._cache.evicted > before:
-            least = int(self._cache.asked()[1].min()) if len(self._cache) else 0
+        if self.cache.evicted > before:
+            least = int(self.cache.asked()[1].min()) if len(self.cache) else 0
             self._least = _STAYS * least + 1
-        self.engine.metrics.evicted = self._cache.evicted
+        self.engine.metrics.evicted = self.cache.evicted
 
     def _age(self) -> None:
         """Halve all counts, so that the first level follows a stream that drifts."""
-        self._cache.hits //= 2
+        self.cache.hits //= 2
         self._least = max(1, self._least // 2)
-        rows = int(self.engine.plan.settings["window_rows"])
+        rows = self.engine.plan.settings.window_rows or 0
         self._age_at = self.engine.metrics.rows_in + _AGES * rows
 
     def _most_popular(self, most: float) -> npt.NDArray[np.bool_]:
-        """Tell which rows stay: those of the most popular pages that take so many bytes."""
-        cache = self._cache
+        """Return which rows stay: those of the most popular pages that take so many bytes."""
+        cache = self.cache
         pages, hits = cache.asked()
         each = cache.cost(len(cache), cache.batch.nbytes) / max(1, len(pages))
-        best = np.argsort(-hits, kind="stable")[: int(most // max(1, each))]
+        best = best_that_fit(hits, np.ones(len(hits)), most // max(1, each))
         return cache.rows_of(pages[best].tolist())
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the first level and of the counters."""
-        return {"cache": self._cache.nbytes, "counters": self._waiting.nbytes}
+        """Return the bytes of the first level and of the counters."""
+        return {"cache": self.cache.nbytes, "counters": self._waiting.nbytes}

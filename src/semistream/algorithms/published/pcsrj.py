@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from semistream.algorithms.published.cachejoin import Cachejoin
+from semistream.algorithms.published.cachejoin import Cachejoin, CachejoinSettings
 from semistream.algorithms.published.parts.side_by_side import Router
 from semistream.engine.algorithm import positive
 from semistream.engine.engine import Engine
-from semistream.engine.plan import TooSmall, in_steps
+from semistream.engine.plan import Components, TooSmall, in_steps
 from semistream.master.files.filter import KeyFilter
 
 if TYPE_CHECKING:
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["Pcsrj"]
 
 _ROUTER = 16  # this part of the memory holds rows on their way to the nodes
+
+
+@dataclass(frozen=True)
+class PcsrjSettings(CachejoinSettings):
+    """How many CACHEJOINs there are."""
+
+    nodes: int = 0
 
 
 class Pcsrj(Cachejoin):
@@ -64,24 +71,26 @@ class Pcsrj(Cachejoin):
     @classmethod
     def _plan(cls, task: Task, count: int, **options: Any) -> Plan:  # noqa: ANN401
         node = super().plan(_share(task, count), **options)
-        parts = {name: count * size for name, size in node.components.items()}
-        router = task.memory - sum(parts.values())
-        rows = count * int(node.settings["window_rows"])
-        plan = replace(node, memory=task.memory, components={**parts, "router": router})
-        return plan.with_settings(window_rows=rows, nodes=count)
+        assert isinstance(node.settings, CachejoinSettings)  # noqa: S101 - for the type checker
+        parts = Components(**{name: count * size for name, size in node.components.items()})
+        parts = replace(parts, router=task.memory - parts.total)
+        rows, part = count * (node.settings.window_rows or 0), node.settings.cache_share
+        settings = PcsrjSettings(window_rows=rows, cache_share=part, nodes=count)
+        return replace(node, memory=task.memory, components=parts, settings=settings)
 
     @classmethod
     def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
         """Start the nodes, and the router before them."""
-        count = int(plan.settings["nodes"])
-        each = _share(task, count)
-        node = super().plan(each, cache=float(plan.settings["cache_share"]))
-        nodes = [Engine(each, node, Cachejoin, runtime) for _ in range(count)]
-        return Router(task.spec, nodes, plan.components["router"], runtime)
+        settings = plan.settings
+        assert isinstance(settings, PcsrjSettings)  # noqa: S101 - for the type checker
+        each = _share(task, settings.nodes)
+        node = super().plan(each, cache=settings.cache_share)
+        nodes = [Engine(each, node, Cachejoin, runtime) for _ in range(settings.nodes)]
+        return Router(task.spec, nodes, plan.components.router, runtime)
 
 
 def _share(task: Task, nodes: int) -> Task:
-    """Give what one node has to plan for."""
+    """Return what one node has to plan for."""
     master = task.spec.master
     room = 8 * task.filter_words // nodes
     words = KeyFilter.affordable(task.filter_words, master.statistics.values, room)

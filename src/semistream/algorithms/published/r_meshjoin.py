@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from semistream.algorithms.published.meshjoin import Meshjoin
+from semistream.algorithms.published.meshjoin import Meshjoin, MeshjoinSettings
 from semistream.engine.algorithm import positive
 from semistream.engine.engine import Engine
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterator
 
     from semistream.engine.operator import Operator
     from semistream.engine.plan import Plan, Runtime, Task
 
 __all__ = ["RMeshjoin"]
+
+
+@dataclass(frozen=True)
+class RMeshjoinSettings(MeshjoinSettings):
+    """Segments of the disk buffer, and the pages of each."""
+
+    l: int = 1  # noqa: E741 - the paper's name
+    segment_pages: int = 1
 
 
 class RMeshjoin(Meshjoin):
@@ -60,13 +69,14 @@ class RMeshjoin(Meshjoin):
     ) -> Plan:
         """Split the budget as MESHJOIN does, and the disk buffer into l segments."""
         plan = super().plan(task, **options)
-        b = int(plan.settings["buffer_pages"])
+        b = plan.settings.buffer_pages or 1
         segments = min(positive("l", l), b)
         pages = b // segments
         if segments * pages < b:  # what no segment holds is the window's
             buffer = segments * pages * task.page_bytes
             plan = super().plan(task, **{**options, "buffer": buffer})
-        return plan.with_settings(l=segments, segment_pages=pages)
+        settings = RMeshjoinSettings(**plan.settings, l=segments, segment_pages=pages)
+        return replace(plan, settings=settings)
 
     @classmethod
     def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
@@ -75,29 +85,32 @@ class RMeshjoin(Meshjoin):
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._step = int(engine.plan.settings["segment_pages"])
+        self._step = engine.plan.settings.segment_pages
 
 
 class _ReadAhead(Engine):
     """An engine whose reads fill the disk buffer when they go on where the last one ended."""
 
     def __init__(self, task: Task, plan: Plan, *others: Any) -> None:  # noqa: ANN401
-        self._most = int(plan.settings["buffer_pages"])
-        self._held: list[pa.RecordBatch] = []  # the disk buffer's content
+        self._most = plan.settings.buffer_pages or 1
+        self._held: list[int] = []  # the disk buffer's content
         self._first = 0  # its first part
         self._expected = 0  # the part with which the scan goes on
         super().__init__(task, plan, *others)
 
-    def load(self, part: int, count: int) -> list[pa.RecordBatch]:
-        start = part - self._first
-        if start < 0 or start + count > len(self._held):
-            start, self._first, self._held = 0, part, super().load(part, self._span(part, count))
-        if part in {0, self._expected}:
-            self._expected = part + count
-        return self._held[start : start + count]
+    def sweep(self, runs: list[range]) -> Iterator[list[int]]:
+        for parts in runs:
+            part, count = parts.start, len(parts)
+            start = part - self._first
+            if start < 0 or start + count > len(self._held):
+                whole = range(part, part + self._span(part, count))
+                start, self._first, self._held = 0, part, next(super().sweep([whole]))
+            if part in {0, self._expected}:
+                self._expected = part + count
+            yield self._held[start : start + count]
 
     def _span(self, part: int, count: int) -> int:
-        """Give how many parts to read: those asked for, and more if it is the scan that asks."""
+        """Return how many parts to read: those asked for, and more if it is the scan that asks."""
         if part not in {0, self._expected}:
             return count
         left = self.master.statistics.parts - part

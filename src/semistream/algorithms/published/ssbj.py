@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semistream.algorithms.published.meshjoin import Meshjoin
@@ -45,8 +46,8 @@ class Ssbj(CacheInequality, Meshjoin):
     def plan(cls, task: Task, **options: Any) -> Plan:  # noqa: ANN401
         """Split the budget: a disk buffer, output, what cache and window divide between them."""
         scan = cls.scan(task, least=cls.least_divided(task), **options)
-        parts, least = cls.divided(task, task.fixed(scan["buffer_pages"]))
-        return task.split(cls.name, parts, {**scan, **least})
+        parts, settings = cls.divided(task, task.fixed(scan))
+        return task.split(cls.name, parts, replace(settings, buffer_pages=scan))
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
@@ -63,12 +64,12 @@ class Ssbj(CacheInequality, Meshjoin):
         return super().next_pages()
 
     def queue_rows(self) -> int:
-        """Give the stream rows that the last round of the scan took; none is judged before it."""
+        """Return the stream rows that the last round of the scan took; none is judged before it."""
         unknown = self.engine.metrics.rows_in + 1
         return unknown if self._round_rows is None else max(1, self._round_rows)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Move rows into and out of the cache; the scan then paces what the window now holds."""
-        super().admitted()
+        super().after_admission()
         task, window = self.engine.task, self.engine.window
         self._window_rows = task.cost.rows(window.capacity, task.stream_row)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistream.algorithms.published.meshjoin import FIXED_IO
 from semistream.algorithms.published.tuned_x_hybridjoin import pages_a_read
-from semistream.arrow.memory import take_rows
 from semistream.engine.algorithm import Algorithm, share
+from semistream.engine.plan import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
-    import pyarrow as pa
 
+    from semistream.engine.pages import Page
     from semistream.engine.plan import Plan, Task
     from semistream.engine.window import Chunk
 
 __all__ = ["Ssij"]
+
+
+@dataclass(frozen=True)
+class SsijSettings(Settings):
+    """Pages that the cache holds."""
+
+    cached_pages: int = 0
 
 
 class Ssij(Algorithm):
@@ -60,32 +68,32 @@ class Ssij(Algorithm):
     def plan(cls, task: Task, *, cache: float = 0.25, **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: a disk buffer, cached pages, a mark a page, output, and the window."""
         k, pages = pages_a_read(task), task.spec.master.pages
-        parts = task.fixed(k) | {"counters": pages}
-        rest = share("cache", cache) * (task.memory - sum(parts.values()))
+        parts = replace(task.fixed(k), counters=pages)
+        rest = share("cache", cache) * (task.memory - parts.total)
         cached = max(0, min(int(rest) // max(1, task.page_bytes), pages))
-        parts["pinned"] = cached * task.page_bytes
-        return task.split(cls.name, parts, {"buffer_pages": k, "cached_pages": cached})
+        parts = replace(parts, pinned=cached * task.page_bytes)
+        return task.split(cls.name, parts, SsijSettings(buffer_pages=k, cached_pages=cached))
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        settings = engine.plan.settings
-        self._most, self._cached = int(settings["buffer_pages"]), int(settings["cached_pages"])
+        settings: SsijSettings = engine.plan.settings
+        self._most, self._cached = settings.buffer_pages or 1, settings.cached_pages
         self._gap = int(FIXED_IO / max(1, engine.task.page_bytes))  # pages as dear as a seek
         self._wanted = np.zeros(engine.master.pages, dtype=np.bool_)
         self._from = 0  # no page before it is wanted in this batch
         self._joining = False
-        self._pages: dict[int, pa.RecordBatch] = {}
+        self._pages: dict[int, Page] = {}
         self._priority: dict[int, float] = {}
 
-    def pinned(self) -> Iterable[tuple[int, pa.RecordBatch]]:
-        """Give the cached pages: the online phase."""
-        return list(self._pages.items())
+    def pinned(self) -> Iterable[Page]:
+        """Return the cached pages: the online phase."""
+        return list(self._pages.values())
 
     def ready(self, rows: int) -> bool:  # noqa: ARG002
         """Let rows in while the batch is gathered: the pending phase."""
         return not self._joining
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Mark the pages for which rows wait."""
         self._wanted[chunk.pages] = True
 
@@ -99,7 +107,7 @@ class Ssij(Algorithm):
         return pages
 
     def _end_of_read(self, start: int) -> int:
-        """Give the end of the pages to read from ``start`` on: gaps cost less than a seek."""
+        """Return the end of the pages to read from ``start`` on: gaps cost less than a seek."""
         end, master = start + 1, self.engine.master
         for page in range(start + 1, min(start + self._most, len(self._wanted))):
             if page - end > self._gap or len(master.parts(page)) > 1:
@@ -109,20 +117,20 @@ class Ssij(Algorithm):
         return end
 
     def around_oldest(self, count: int = 1) -> range:
-        """Give the page of the oldest row; no other will wait for it then."""
+        """Return the page of the oldest row; no other will wait for it then."""
         pages = super().around_oldest(count)
         self._wanted[pages.start : pages.stop] = False
         return pages
 
-    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Note what a page answered; cache it if that is more than the least priority."""
-        number = int(self.engine.master.page_of(page.column(0).to_numpy()[:1])[0])
+        number = page.number
         self._wanted[number] = False
         answered = int(counts.sum())
         if number in self._pages:
             self._priority[number] = self._priority[number] / 2 + answered
         elif answered and self._make_room(answered):
-            self._pages[number] = take_rows(page, np.arange(page.num_rows))
+            self._pages[number] = page.copy()
             self._priority[number] = answered
 
     def _make_room(self, answered: int) -> bool:
@@ -131,17 +139,18 @@ class Ssij(Algorithm):
         least = min(self._priority, key=self._priority.__getitem__, default=None)
         if least is None or self._priority[least] >= answered:
             return False
-        self.engine.metrics.evicted += self._pages.pop(least).num_rows
+        evicted = self._pages.pop(least)
+        self.engine.metrics.evicted += int(self.engine.spec.files.index.rows[evicted.part])
         del self._priority[least]
         return True
 
-    def iterated(self) -> int:
+    def end_round(self) -> int:
         """End the join phase when the batch is done."""
         if not self.engine.window.waiting:
             self._joining, self._from = False, 0
         return 0
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cached pages and of the marks."""
-        held = sum(batch.get_total_buffer_size() for batch in self._pages.values())
+        """Return the bytes of the cached pages and of the marks."""
+        held = sum(page.nbytes for page in self._pages.values())
         return {"pinned": held, "counters": self._wanted.nbytes}

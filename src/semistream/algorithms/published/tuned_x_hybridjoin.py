@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistream.algorithms.published.x_hybridjoin import XHybridjoin
+from semistream.algorithms.published.x_hybridjoin import XHybridjoin, XHybridjoinSettings
 from semistream.cost.queue import grouped, oldest_first
 from semistream.engine.algorithm import positive
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["TunedXHybridjoin", "best_non_swappable", "pages_a_read"]
 
 _SWAPPABLE = 128 * 1024  # bytes at which a read's fixed cost and its transfer are about equal
+
+
+@dataclass(frozen=True)
+class TunedSettings(XHybridjoinSettings):
+    """Whether l is chosen anew as counts change."""
+
+    tuned: bool | None = None
 
 
 class TunedXHybridjoin(XHybridjoin):
@@ -61,41 +69,42 @@ class TunedXHybridjoin(XHybridjoin):
         k = pages_a_read(task) if k is None else min(positive("k", k), task.spec.master.pages or 1)
         given = min(positive("l", l), max(1, task.spec.master.pages)) if l is not None else 1
         parts = cls.components(task, pinned, swappable=k, non_swappable=given)
-        parts["counters"] = 4 * task.spec.master.pages if l is None else parts["counters"]
-        settings: dict[str, int | float | str | bool] = {"pinned": pinned, "k": k, "l": given}
-        settings |= {"tuned": l is None, "buffer_pages": k}
+        least = None
         if l is None:
-            window = (task.memory - sum(parts.values())) // 16
-            settings["least_window"] = max(task.least_window, window)
+            parts = replace(parts, counters=4 * task.spec.master.pages)
+            least = max(task.least_window, (task.memory - parts.total) // 16)
+        settings = TunedSettings(
+            buffer_pages=k, least_window=least, pinned=pinned, k=k, l=given, tuned=l is None
+        )
         return task.split(cls.name, parts, settings)
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        self._k = int(engine.plan.settings["k"])
-        self._tuned = bool(engine.plan.settings["tuned"])
+        settings: TunedSettings = engine.plan.settings
+        self._k, self._tuned = settings.k, settings.tuned
         components = engine.plan.components
-        self._divided = components["window"] + components["pinned"]
+        self._divided = components.window + components.pinned
 
     def next_pages(self) -> range:
         """Choose the k neighbouring pages among which is that of the oldest row."""
         return self.around_oldest(self._k)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Tune l when pages are chosen anew; pages are loaded once the window has shrunk."""
         task = self.engine.task
         if self._tuned and self._counted >= self._due:
-            least = int(self.engine.plan.settings["least_window"])
+            least = self.engine.least_capacity
             self.l = best_non_swappable(
                 self._counts, self._divided, task.page_bytes, task.window_row, least
             )
             self.engine.window.capacity = self._divided - self.l * task.page_bytes
             self._pin(self._popular(self.l)[: len(self._pinned)])
         if self.engine.window.fits_now():
-            super().admitted()
+            super().after_admission()
 
 
 def pages_a_read(task: Task) -> int:
-    """Give the pages that one read should bring: 128 KB, or an eighth of the budget."""
+    """Return the pages that one read should bring: 128 KB, or an eighth of the budget."""
     wanted = min(_SWAPPABLE, task.memory // 8) // max(1, task.page_bytes)
     return max(1, min(wanted, task.spec.master.pages))
 
@@ -103,7 +112,7 @@ def pages_a_read(task: Task) -> int:
 def best_non_swappable(
     counts: npt.NDArray[np.uint32], memory: int, page_bytes: int, row_bytes: float, least: int
 ) -> int:
-    """Give the number of pinned pages with which the fewest pages are read for a stream row.
+    """Return the number of pinned pages with which the fewest pages are read for a stream row.
 
     Parameters
     ----------

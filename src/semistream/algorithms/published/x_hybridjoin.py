@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistream.algorithms.published.hybridjoin import Hybridjoin
+from semistream.engine.plan import Settings
+from semistream.engine.ranking import best_that_fit
 from semistream.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     import numpy.typing as npt
-    import pyarrow as pa
 
-    from semistream.engine.plan import Plan, Task
+    from semistream.engine.pages import Page
+    from semistream.engine.plan import Components, Plan, Task
     from semistream.engine.window import Chunk
 
-__all__ = ["XHybridjoin"]
+__all__ = ["XHybridjoin", "XHybridjoinSettings"]
 
 _CHOICES = ("counted", "first")
 _STAYS = 1.1  # a pinned page stays unless another is asked for this much more often
+
+
+@dataclass(frozen=True)
+class XHybridjoinSettings(Settings):
+    """How pinned pages are chosen; pages of the swappable and of the non-swappable part."""
+
+    pinned: str = ""
+    k: int = 1
+    l: int = 1  # noqa: E741 - the paper's name
 
 
 class XHybridjoin(Hybridjoin):
@@ -55,45 +67,45 @@ class XHybridjoin(Hybridjoin):
     def plan(cls, task: Task, *, pinned: str = "counted", **_: Any) -> Plan:  # noqa: ANN401
         """Split the budget: two pages, counters, output, and the window."""
         parts = cls.components(task, pinned, swappable=1, non_swappable=1)
-        return task.split(cls.name, parts, {"pinned": pinned, "k": 1, "l": 1})
+        return task.split(cls.name, parts, XHybridjoinSettings(pinned=pinned))
 
     @staticmethod
-    def components(task: Task, pinned: str, swappable: int, non_swappable: int) -> dict[str, int]:
-        """Give the bytes of all components but the window."""
+    def components(task: Task, pinned: str, swappable: int, non_swappable: int) -> Components:
+        """Return the bytes of all components but the window."""
         if pinned not in _CHOICES:
             raise OptionError.unknown("pinned", pinned, _CHOICES)
         counters = 4 * task.spec.master.pages if pinned == "counted" else 0
-        pages = {"pinned": non_swappable * task.page_bytes, "counters": counters}
-        return task.fixed(swappable) | pages
+        pages = non_swappable * task.page_bytes
+        return replace(task.fixed(swappable), pinned=pages, counters=counters)
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
-        settings = engine.plan.settings
-        self._by_count = settings["pinned"] == "counted"
-        counted = engine.plan.components["counters"] > 0
+        settings: XHybridjoinSettings = engine.plan.settings
+        self._by_count = settings.pinned == "counted"
+        counted = engine.plan.components.counters > 0
         self._counts = np.zeros(engine.master.pages if counted else 0, dtype=np.uint32)
-        self._pinned: dict[int, pa.RecordBatch] = {}
+        self._pinned: dict[int, Page] = {}
         self._counted = 0
         self._due = 0
-        self.l = int(settings["l"])
+        self.l = settings.l
 
     @property
     def held(self) -> Collection[int]:
         """The numbers of the pages in the non-swappable part."""
         return self._pinned.keys()
 
-    def pinned(self) -> Iterable[tuple[int, pa.RecordBatch]]:
-        """Give the pages of the non-swappable part."""
-        return self._pinned.items()
+    def pinned(self) -> Iterable[Page]:
+        """Return the pages of the non-swappable part."""
+        return self._pinned.values()
 
-    def admitting(self, chunk: Chunk) -> None:
+    def before_admission(self, chunk: Chunk) -> None:
         """Count for which pages rows come."""
         if len(self._counts):
             seen = np.bincount(chunk.pages, minlength=len(self._counts))
             self._counts += seen.astype(np.uint32)
         self._counted += len(chunk)
 
-    def admitted(self) -> None:
+    def after_admission(self) -> None:
         """Choose the pinned pages: with the first rows, then after every four windows of rows."""
         if self._counted < self._due:
             return
@@ -102,14 +114,14 @@ class XHybridjoin(Hybridjoin):
         self._counted, self._due = 0, 4 * len(self.engine.window)
 
     def _popular(self, count: int) -> npt.NDArray[np.int64]:
-        """Give the pages that are asked for most, or the first ones."""
+        """Return the pages that are asked for most, or the first ones."""
         master = self.engine.master
         if not self._by_count:
             best = np.arange(min(count, master.pages))
         else:
             weight = self._counts.astype(np.float32)
             weight[list(self.held)] *= _STAYS
-            best = np.argsort(-weight, kind="stable")[:count]
+            best = best_that_fit(weight, np.ones(len(weight)), count)
         single = [page for page in best.tolist() if len(master.parts(page)) == 1]
         return np.array(single, dtype=np.int64)
 
@@ -118,9 +130,9 @@ class XHybridjoin(Hybridjoin):
         self._pinned = {page: self._pinned[page] for page in self._pinned if page in set(wanted)}
         for page in wanted:
             if page not in self._pinned:
-                self._pinned[page] = self.engine.load_copy(self.engine.master.parts(page)[0])
+                self._pinned[page] = self.engine.read_page(page).copy()
 
     def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the pinned pages and of the counters."""
-        held = sum(batch.get_total_buffer_size() for batch in self._pinned.values())
+        """Return the bytes of the pinned pages and of the counters."""
+        held = sum(page.nbytes for page in self._pinned.values())
         return {"pinned": held, "counters": self._counts.nbytes}

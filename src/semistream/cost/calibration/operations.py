@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.arrow.gather import Gathered
+from semistream.arrow.gather import OutputColumns
 from semistream.arrow.memory import take_rows
 from semistream.cost.calibration.least_squares import non_negative
 from semistream.cost.unit_costs import Curve, RowCost
 from semistream.engine.cache import Cache
 from semistream.engine.window import Chunk, Window
 from semistream.engine.window import RowCost as WindowCost
-from semistream.kernels.loops import GONE
+from semistream.kernels.chains import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -175,7 +175,7 @@ def give_out(
     places: npt.NDArray[np.int64],
 ) -> None:
     """Gather columns of a page and of stream rows, as output does."""
-    gathered = Gathered(page.schema.types, len(places))
+    gathered = OutputColumns(page.schema.types, len(places))
     gathered.append(page.columns, places)
     gathered.arrays()
     take_rows(rows, index)

@@ -87,7 +87,7 @@ class Setting:
 
     def component(self, name: str) -> int:
         """Give the bytes of a component of the plan, 0 where it has none."""
-        return self.plan.components.get(name, 0)
+        return int(self.plan.components.get(name, 0))
 
     def rows(self, window: float) -> float:
         """Give how many rows a window of so many bytes holds (h_S)."""

@@ -13,7 +13,7 @@ import numpy as np
 import xxhash
 
 from semistream.errors import CorruptPageError
-from semistream.kernels.loops import bloom_add, bloom_test
+from semistream.kernels.counting import bloom_add, bloom_test
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -74,11 +74,20 @@ class PageReader(ABC):
 
     def load(self, part: int, count: int) -> list[pa.RecordBatch]:
         """Read ``count`` neighbouring parts with one call to the operating system."""
-        contents = self._contents(range(part, part + count))
+        addresses = self.addresses(range(part, part + count))
+        return [self.batch(part + i, address) for i, address in enumerate(addresses)]
+
+    def batch(self, part: int, address: int) -> pa.RecordBatch:
+        """Return the rows of a part that was read, and lies at this address."""
         try:
-            return [pa.ipc.read_record_batch(content, self._schema) for content in contents]
+            content = pa.foreign_buffer(address, self.length(part))
+            return pa.ipc.read_record_batch(content, self._schema)
         except (pa.ArrowException, OSError) as error:  # what Arrow reads of a header and we do not
             self._refuse(int(self._index.offset[part]), f"is no page ({error})")
+
+    def length(self, part: int) -> int:
+        """Return the bytes of a part in memory."""
+        return aligned(int(self._index.length[part]))
 
     def addresses(self, parts: range) -> list[int]:
         """Read neighbouring parts likewise; return where each lies in memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,12 +10,15 @@ import numpy as np
 from semistream.arrow.memory import take_rows
 from semistream.engine.algorithm import Algorithm
 from semistream.engine.cache import Cache
+from semistream.engine.plan import Settings
+from semistream.engine.ranking import value_starts
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from semistream.engine.plan import Task
+    from semistream.engine.pages import Page
+    from semistream.engine.plan import Components, Task
 
 __all__ = ["CacheInequality"]
 
@@ -33,97 +37,88 @@ class CacheInequality(Algorithm):
     counts_matches = True
 
     @staticmethod
-    def divided(task: Task, parts: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-        """Give the components beside the window, the cache's staging included, and settings."""
-        rest, largest = task.memory - sum(parts.values()), task.cache_cost.largest
+    def divided(task: Task, parts: Components) -> tuple[Components, Settings]:
+        """Return the components beside the window, the cache's staging included, and settings."""
+        rest, largest = task.memory - parts.total, task.cache_cost.largest
         staging = int(min(max(0, rest) // _STAGING, largest / 4))
         divided = rest - staging
         least = int(max(task.least_window, divided // 16, divided - largest))
-        return {**parts, "cache": staging}, {"least_window": least}
+        return replace(parts, cache=staging), Settings(least_window=least)
 
     @staticmethod
     def least_divided(task: Task) -> int:
-        """Give the least bytes of window and staging together."""
+        """Return the least bytes of window and staging together."""
         return task.least_window * _STAGING // (_STAGING - 1) + 1
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
         super().__init__(engine)
         components, settings = engine.plan.components, engine.plan.settings
-        self._cache = Cache(engine.master.page_schema, components["window"])
-        self._staging = components["cache"]
-        self._divided = components["window"]  # what cache and window have together
-        self._largest_cache = self._divided - int(settings["least_window"])
+        self.cache: Cache = Cache(engine.master.page_schema, components.window)  # H_R
+        self._staging = components.cache
+        self._divided = components.window  # what cache and window have together
+        self._largest_cache = self._divided - settings.least_window
         self._v_s = engine.task.window_row
-        self._v_r = self._cache.cost(1, engine.master.row_bytes)
+        self._v_r = self.cache.cost(1, engine.master.row_bytes)
         self._evict = np.zeros(0, dtype=np.int64)  # codes that lost
         self._judge_at = 0  # no value was counted for the length of the queue before that row
 
-    @property
-    def cache(self) -> Cache:
-        """The join values that take less memory here, H_R."""
-        return self._cache
-
-    def met(self, page: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> None:
+    def note_matches(self, page: Page, counts: npt.NDArray[np.int64]) -> None:
         """Apply the cache inequality to each join value of the page (lines 22 to 27)."""
         if counts.max() * self._v_s <= self._v_r:
             return  # not even a value with one row wins
-        codes = page.column(0).to_numpy()
-        firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+        batch = page.batch
+        codes = batch.column(0).to_numpy()
+        firsts = value_starts(codes)
         m = np.diff(firsts, append=len(codes))
         wins = counts[firsts] * self._v_s > m * self._v_r
         if wins.any() and self._has_room(int(m[wins].sum()) * self._v_r):
-            self._stage(take_rows(page, np.flatnonzero(np.repeat(wins, m))))
+            self._stage(take_rows(batch, np.flatnonzero(np.repeat(wins, m))))
 
     def _has_room(self, price: float) -> bool:
-        staged, claimed = self._cache.staged_bytes + price, self._cache.claimed + price
+        staged, claimed = self.cache.staged_bytes + price, self.cache.claimed + price
         return bool(staged <= self._staging and claimed <= self._largest_cache)
 
     def _stage(self, rows: pa.RecordBatch) -> None:
         """Note rows for the cache and take their memory from the window's next input (line 25)."""
-        if self._has_room(self._cache.price(rows)):
+        if self._has_room(self.cache.price(rows)):
             hits = np.zeros(rows.num_rows, dtype=np.int64)
-            self._cache.stage(rows, hits, self.engine.metrics.rows_in)
+            self.cache.stage(rows, hits, self.engine.metrics.rows_in)
             self._divide()
 
     def _divide(self) -> None:
-        self.engine.window.capacity = int(self._divided - self._cache.claimed)
+        self.engine.window.capacity = int(self._divided - self.cache.claimed)
 
-    def admitted(self) -> None:
-        """Move rows into and out of the cache, when the window has given up its memory for them."""
-        due = self._cache.staged_bytes > max(self._staging / 8, self._cache.claimed / 16)
-        lost = 32 * len(self._evict) > len(self._cache)
+    def after_admission(self) -> None:
+        """Move rows into and out of the cache, once the window has released memory for them."""
+        due = self.cache.staged_bytes > max(self._staging / 8, self.cache.claimed / 16)
+        lost = 32 * len(self._evict) > len(self.cache)
         if (due or lost) and self.engine.window.fits_now():
             evict, self._evict = self._evict, self._evict[:0]
-            self._cache.epoch(lambda cache: ~np.isin(cache.codes, evict))
-            self.engine.metrics.evicted = self._cache.evicted
+            self.cache.epoch(lambda cache: ~np.isin(cache.codes, evict))
+            self.engine.metrics.evicted = self.cache.evicted
             self._divide()
 
-    def iterated(self) -> int:
+    def end_round(self) -> int:
         """Every ten iterations, find join values that take more memory here (lines 32 to 42)."""
         metrics = self.engine.metrics
         due = not metrics.iterations % _EVICTION and metrics.rows_in >= self._judge_at
-        if due and len(self._cache) and self.engine.window.waiting:
+        if due and len(self.cache) and self.engine.window.waiting:
             self._judge()
-        return super().iterated()
+        return super().end_round()
 
     def queue_rows(self) -> int:
-        """Give the length of the queue: how many stream rows come while one waits."""
+        """Return the length of the queue: how many stream rows come while one waits."""
         return max(1, self.engine.metrics.rows_in - self.engine.window.oldest_count)
 
     def _judge(self) -> None:
-        metrics, cache = self.engine.metrics, self._cache
+        metrics, cache = self.engine.metrics, self.cache
         queue = self.queue_rows()
-        firsts = cache.firsts()
+        firsts, m = cache.values()
         seen = metrics.rows_in - cache.born[firsts]
         judged = seen >= queue
-        m = np.diff(firsts, append=len(cache))
         n = cache.hits[firsts] * (queue / np.maximum(seen, 1))
         loses = judged & (m * self._v_r > n * self._v_s)
         self._evict = np.union1d(self._evict, cache.codes[firsts[loses]])
         again = firsts[judged]
         cache.hits[again], cache.born[again] = 0, metrics.rows_in
         self._judge_at = int(cache.born[firsts].min()) + queue
-
-    def memory_used(self) -> dict[str, int]:
-        """Give the bytes of the cache."""
-        return {"cache": self._cache.nbytes}

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.arrow.memory import concat_rows, take_rows
-from semistream.arrow.slices import plain_slices
-from semistream.arrow.types import encode, row_bytes
+from semistream.arrow.types import decode, encode, row_bytes
 from semistream.engine.operator import Operator
 from semistream.metrics import Metrics
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     Batches = Iterator[pa.RecordBatch]
 
-__all__ = ["ARRIVAL", "Ordered"]
+__all__ = ["ARRIVAL", "Ordered", "plain_slices"]
 
 ARRIVAL = "semistream: number of arrival"
 _BESIDE = 64  # bytes a row for its number, its code, and what is computed of them
@@ -59,7 +58,7 @@ class _Piece:
         return held + self.codes.nbytes + self.possible.nbytes
 
     def cut(self, start: int, end: int) -> _Piece:
-        """Give some of the rows; they hold the memory of all."""
+        """Return some of the rows; they hold the memory of all."""
         rows = self.rows.slice(start, end - start)
         possible = self.possible[start:end]
         return _Piece(rows, self.codes[start:end], possible, self.time, self.claim)
@@ -88,7 +87,7 @@ class Ordered(Operator):
         self.metrics = Metrics()
         self._spec = spec
         self._clock, self._max_wait = runtime.clock, runtime.max_wait
-        self._room, self._ordered = (engine.plan.components[c] for c in ("queue", "ordered"))
+        self._room, self._ordered = (engine.plan.components.queue, engine.plan.components.ordered)
         self._queue: list[_Piece] = []
         self._going: _Piece | None = None  # what has left the queue and is being answered
         self._leaving: list[pa.RecordBatch] = []
@@ -118,7 +117,7 @@ class Ordered(Operator):
     # -- the queue --------------------------------------------------------------------------
 
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
-        """Take a batch in; give what becomes ready."""
+        """Take in a batch; yield what becomes ready."""
         return self._counted(self._take_in(batch, self._clock() if arrived is None else arrived))
 
     def drain(self) -> Batches:
@@ -126,7 +125,7 @@ class Ordered(Operator):
         return self._counted(self._send_out())
 
     def close(self) -> None:
-        """Give everything back; rows that wait are lost."""
+        """Release everything; rows that wait are lost."""
         self.engine.close()
         vars(self).clear()
 
@@ -187,7 +186,7 @@ class Ordered(Operator):
         return _Piece(rows, codes.values, possible, now, 0 if borrowed else claim)
 
     def _answered_at_once(self, piece: _Piece) -> int:
-        """Give how many rows at the front need nothing that is not in the cache."""
+        """Return how many rows at the front need nothing that is not in the cache."""
         unknown = piece.possible & ~self._lookup.holds(piece.codes)
         return int(unknown.argmax()) if unknown.any() else len(piece)
 
@@ -216,7 +215,7 @@ class Ordered(Operator):
             yield from self._answer(ready) if ready else self._answer_alone()
 
     def _end_of_batch(self, codes: npt.NDArray[np.int64], possible: npt.NDArray[np.bool_]) -> int:
-        """Give the end of the rows whose values the cache can hold together."""
+        """Return the end of the rows whose values the cache can hold together."""
         rows = np.flatnonzero(possible)
         first = np.sort(np.unique(codes[rows], return_index=True)[1])
         most = self._lookup.most_values
@@ -283,7 +282,7 @@ class Ordered(Operator):
         return len(self._spec.stream)
 
     def _finished(self, batch: pa.RecordBatch) -> Batches:
-        """Give rows in the types of the output; in halves where a dictionary is too large."""
+        """Yield rows in the types of the output; in halves where a dictionary is too large."""
         columns = [*batch.columns[: self._number], *batch.columns[self._number + 1 :]]
         schema = self._spec.output
         try:
@@ -296,3 +295,28 @@ class Ordered(Operator):
             yield from self._finished(batch.slice(half))
             return
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def plain_slices(
+    batch: pa.RecordBatch, schema: pa.Schema, room: int, copies: int, beside: int
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Cut a batch, and bring its rows into their plain types; yield slices and what they claim.
+
+    Parameters
+    ----------
+    batch, schema
+        The rows, and their plain schema.
+    room
+        Bytes that a slice may claim; one row may claim more.
+    copies, beside
+        How often a row will exist, and what it claims beside.
+    """
+    start = 0
+    while start < batch.num_rows:
+        ahead = batch.slice(start, max(1, room // beside))
+        claims = np.cumsum(copies * row_bytes(ahead) + beside)
+        count = max(1, int(np.searchsorted(claims, room, side="right")))
+        # Not decoded before it is cut: a dictionary may hide any size.
+        columns = [decode(column) for column in ahead.slice(0, count).columns]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema), int(claims[count - 1])
+        start += count

@@ -37,19 +37,19 @@ class PageCache(Cache):
 
     @staticmethod
     def page_price(task: Task) -> int:
-        """Give the bytes of the largest page, held as rows with their index."""
+        """Return the bytes of the largest page, held as rows with their index."""
         rows = int(task.spec.files.index.rows.max(initial=0))
         return int(task.cache_cost(rows, task.page_bytes)) + 1
 
     def asked(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Give the pages that are held, and how often each was asked for."""
-        firsts = self.firsts()
-        pages, owner = np.unique(self._master.page_of(self.codes[firsts]), return_inverse=True)
-        hits = np.bincount(owner, weights=self.hits[firsts], minlength=len(pages))
+        """Return the pages that are held, and how often each was asked for."""
+        starts, _ = self.values()
+        pages, owner = np.unique(self._master.page_of(self.codes[starts]), return_inverse=True)
+        hits = np.bincount(owner, weights=self.hits[starts], minlength=len(pages))
         return pages, hits.astype(np.int64)
 
     def rows_of(self, pages: Iterable[int]) -> npt.NDArray[np.bool_]:
-        """Tell which rows are of these pages."""
+        """Return which rows are of these pages."""
         return np.isin(self._master.page_of(self.codes), np.fromiter(pages, dtype=np.int32))
 
     def exchange(self, leave: set[int], enter: Iterable[pa.RecordBatch]) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistream.algorithms.published.parts.ordered import plain_slices
 from semistream.arrow.memory import take_rows
-from semistream.arrow.slices import plain_slices
 from semistream.engine.operator import Operator
 from semistream.engine.plan import MemoryUse
 from semistream.errors import RowTooLargeError
@@ -92,7 +92,7 @@ class Router(Operator):
             raise RowTooLargeError(msg) from None
 
     def run(self, batch: pa.RecordBatch, arrived: float | None = None) -> Batches:
-        """Take a batch in, slice by slice; give what becomes ready."""
+        """Take in a batch, slice by slice; yield what becomes ready."""
         now = self._clock() if arrived is None else arrived
         plain = self._spec.plain_stream
         for rows, _ in plain_slices(batch, plain, self._room, copies=2, beside=_BESIDE):
@@ -109,7 +109,7 @@ class Router(Operator):
         yield from self._rounds([node.drain() for node in self.nodes])
 
     def close(self) -> None:
-        """Give everything back; rows that wait are lost."""
+        """Release everything; rows that wait are lost."""
         self._pool.shutdown()
         for node in self.nodes:
             node.close()
@@ -134,7 +134,7 @@ class Router(Operator):
             yield from self._rounds([node.tick() for node in self.nodes])
 
     def _rounds(self, work: list[Batches]) -> Batches:
-        """Let nodes work side by side until each has a batch; give these in order; go on."""
+        """Run the nodes side by side until each has a batch; yield these in order; repeat."""
         while work:
             futures = [self._pool.submit(next, each, None) for each in work]
             wait(futures)  # also where one failed: none may work on behind our back
@@ -147,14 +147,14 @@ class Router(Operator):
                 yield self._ready.pop(0)
 
     def _shares(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Give the rows of each node, in order of arrival."""
+        """Return the rows of each node, in order of arrival."""
         homes = self._homes(rows)
         if (homes == homes[0]).all():  # no copy: so a single row may be as wide as it likes
             return [rows.slice(0, rows.num_rows * bool(n == homes[0])) for n in self._numbers]
         return [take_rows(rows, np.flatnonzero(homes == n)) for n in self._numbers]
 
     def _homes(self, rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        """Give the node of each row: that of its key's page."""
+        """Return the node of each row: that of its key's page."""
         keys = [rows.column(name) for name in self._spec.stream_keys]
         codes = self._spec.master.keys.encode(keys).values
         return self._spec.master.page_of(codes) % len(self.nodes)

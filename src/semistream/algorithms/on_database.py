@@ -1,9 +1,10 @@
-"""The loop of a join that queries a database for the keys that wait, many at once."""
+"""`adaptive` on a database: hot rows are cached, the others are queried by lists of keys."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -11,25 +12,29 @@ import pyarrow as pa
 from semistream.arrow.keys import is_among
 from semistream.arrow.memory import concat_rows, take
 from semistream.arrow.types import row_bytes
+from semistream.engine.algorithm import Algorithm, share
 from semistream.engine.engine import Engine
 from semistream.engine.fresh import ProcessRows
+from semistream.engine.pages import BatchPage
+from semistream.engine.plan import Components, Settings
 from semistream.engine.window import Chunk
 from semistream.errors import RowTooLargeError
+from semistream.hotset.plan import Host
 from semistream.hotset.rows import HostRows
-from semistream.kernels.loops import WAITING
+from semistream.kernels.chains import WAITING
 from semistream.master.database.fetch import Wanted
 from semistream.master.files.reader import PageReader
 from semistream.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from semistream.engine.algorithm import Algorithm
-    from semistream.engine.cache import Held
+    from semistream.engine.cache import CachedRows
     from semistream.engine.engine import Batches, Sifted
     from semistream.engine.fresh import FreshRows, Moment
+    from semistream.engine.operator import Operator
     from semistream.engine.plan import MemoryUse, Plan, Runtime, Task
     from semistream.master.database.fetch import Fetched
     from semistream.master.database.master import DatabaseMaster
@@ -37,9 +42,27 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-__all__ = ["KeyedEngine"]
+__all__ = ["KeyListSettings", "KeyLists", "KeyedEngine"]
 
+_MOST_KEYS = 1 << 16  # in one query
+_LARGEST_FETCH = 32 << 20  # bytes, however large the budget
+_A_KEY, _A_NUMBER = 160, 80  # bytes of a key on its way: as an object, as text, in the query
+_KEY_COPIES = 6  # of a long key on its way: as an object, as text, escaped, in the query, sent
+_COPIES = 4  # of a piece of an answer: as it came, where its fields are, as columns, and its rest
+_NOTHING = 1e-9  # a share must be more than 0
+_ABSENT = 0.1  # share for absent keys, where the host's hot set cannot have them: hashed keys
+_EXACT, _HASHED = 24, 64  # bytes a row that it takes to find the keys that wait
 _AT_ONCE = 1 << 14  # rows whose keys are hashed in one call
+
+
+@dataclass(frozen=True)
+class KeyListSettings(Settings):
+    """Keys and bytes of a query at most, and bytes of an answer that are taken at a time."""
+
+    by: str = ""
+    request_keys: int = 0
+    request_bytes: int = 0
+    piece_bytes: int = 0
 
 
 class KeyedEngine(Engine):
@@ -50,24 +73,23 @@ class KeyedEngine(Engine):
     """
 
     def __init__(
-        self,
-        task: Task,
-        plan: Plan,
-        algorithm: type[Algorithm],
-        runtime: Runtime,
+        self, task: Task, plan: Plan, algorithm: type[Algorithm], runtime: Runtime
     ) -> None:
         # `choose` gives this engine to masters in databases alone.
-        self._table = cast("DatabaseMaster", task.spec.master)
-        self._table.listen()
-        self.fresh = _fresh_rows(task, self._table, plan.components["cache"], runtime.clock)
-        self._request_bytes = self._fetched_bytes = self._widest_row = 0
+        self._table = table = cast("DatabaseMaster", task.spec.master)
+        table.listen()
+        self._settings = cast("KeyListSettings", plan.settings)
+        room, clock = plan.components.cache, runtime.clock
+        self.fresh: FreshRows
+        if isinstance(task.host, Host):
+            self.fresh = HostRows(task.host, table, room, clock)
+        else:
+            self.fresh = ProcessRows(table, room, clock)
+        self._request_bytes = self._fetched_bytes = 0
         super().__init__(task, plan, algorithm, runtime)
 
     def _open_reader(self, parts: int, run: int | None) -> PageReader:  # noqa: ARG002
         return _NoPages()
-
-    def _widest(self, part: int) -> int:  # noqa: ARG002 - an answer has one
-        return self._widest_row
 
     @property
     def memory_used(self) -> MemoryUse:
@@ -93,7 +115,7 @@ class KeyedEngine(Engine):
             return codes
         return self.master.keys.checks([rows.column(name) for name in self.spec.stream_keys])
 
-    def _probe(self, chunk: Chunk, cache: Held) -> Sifted:
+    def _probe(self, chunk: Chunk, cache: CachedRows) -> Sifted:
         """Answer rows from the cache; one whose code is there for another key is not answered."""
         if self.master.keys.exact:
             return (yield from super()._probe(chunk, cache))
@@ -102,10 +124,15 @@ class KeyedEngine(Engine):
             return (yield from super()._probe(chunk, cache))
         if other.all():
             return chunk
-        rest = yield from super()._probe(chunk.only(~other), cache)
-        return _together(rest, chunk.only(other))
+        rest, more = (yield from super()._probe(chunk.only(~other), cache)), chunk.only(other)
+        return Chunk(
+            concat_rows([rest.rows, more.rows]),
+            np.concatenate([rest.codes, more.codes]),
+            np.concatenate([rest.pages, more.pages]),
+            np.concatenate([rest.sizes, more.sizes]),
+        )
 
-    def _other_keys(self, chunk: Chunk, cache: Held) -> Flags:
+    def _other_keys(self, chunk: Chunk, cache: CachedRows) -> Flags:
         """Return which rows have a code in the cache that stands for another key there."""
         rows, positions = (np.empty(len(chunk), dtype=np.int64) for _ in range(2))
         hit, other = (np.zeros(len(chunk), dtype=np.bool_) for _ in range(2))
@@ -120,15 +147,20 @@ class KeyedEngine(Engine):
 
     def _bring(self, *runs: range) -> Batches:  # noqa: ARG002 - all that waits is asked for
         """Ask for all keys that wait, and let the window meet their rows."""
-        number, piece = 0, int(self.plan.settings["piece_bytes"])
+        number, piece = 0, self._settings.piece_bytes
         for wanted in self._requests():
             moment = self.fresh.refresh()
             self._request_bytes = wanted.nbytes
             for answer in self._table.fetch(wanted, piece, self._asked):
-                if answer.begins:
+                if answer.begins:  # the rows that it answers wait for it as for a page
                     number += 1
-                    self._wait_for(number, answer)
-                yield from self._meet_answer(number, answer)
+                    codes = self.window.codes
+                    self.window.pages[(codes >= answer.low) & (codes <= answer.high)] = number
+                self._fetched_bytes = int(answer.rows.nbytes)
+                self.metrics.fetched += answer.rows.num_rows
+                widest = self._checked_width(answer.rows)
+                page = BatchPage(number, answer.rows, widest, answer.ends, self._assembler)
+                yield from self._match(page)
                 if answer.begins and answer.ends:
                     self._learn(wanted, answer, moment)
             self._request_bytes = self._fetched_bytes = 0
@@ -139,8 +171,11 @@ class KeyedEngine(Engine):
     def _requests(self) -> Iterator[Wanted]:
         """Yield the keys that wait, each once, in the order of their codes, in requests."""
         chosen, codes, checks = self._distinct()
-        most, keys = int(self.plan.settings["request_keys"]), self.master.keys
-        sizes = None if chosen is None else np.cumsum(self._key_bytes()[chosen])
+        most, keys = self._settings.request_keys, self.master.keys
+        sizes = None
+        if chosen is not None:
+            keys_alone = self.window.rows.select(self.spec.stream_keys)
+            sizes = np.cumsum(row_bytes(keys_alone)[chosen])
         start = 0
         while start < len(codes):
             stop = min(start + most, len(codes))
@@ -155,12 +190,9 @@ class KeyedEngine(Engine):
                 values = keys.canonical(self._keys_of(chosen[some]))
             yield Wanted(codes[some], checks[some], values)
 
-    def _key_bytes(self) -> Codes:
-        return row_bytes(self.window.rows.select(self.spec.stream_keys))
-
     def _fitting(self, sizes: Codes, start: int) -> int:
         """Return where a request ends that begins at a key: at the next one at the least."""
-        limit = int(self.plan.settings["request_bytes"]) + (int(sizes[start - 1]) if start else 0)
+        limit = self._settings.request_bytes + (int(sizes[start - 1]) if start else 0)
         return max(start + 1, int(np.searchsorted(sizes, limit, side="right")))
 
     def _distinct(self) -> tuple[Codes | None, Codes, Codes]:
@@ -173,7 +205,8 @@ class KeyedEngine(Engine):
             return None, codes, codes
         rows = np.flatnonzero(waiting)
         rows = rows[np.argsort(window.codes[rows], kind="stable")]
-        checks = [self.master.keys.checks(self._keys_of(some)) for some in _slices(rows)]
+        pieces = (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE))
+        checks = [self.master.keys.checks(self._keys_of(piece)) for piece in pieces]
         codes, check = window.codes[rows], np.concatenate(checks)
         # Keys of one code are neighbours; so are equal keys among them, sorted by their check.
         order = np.lexsort((check, codes)) if len(rows) > len(np.unique(codes)) else slice(None)
@@ -185,20 +218,6 @@ class KeyedEngine(Engine):
         """Return the keys of some of the window's rows."""
         at = pa.array(rows)
         return [take(self.window.rows.column(name), at) for name in self.spec.stream_keys]
-
-    def _wait_for(self, number: int, answer: Fetched) -> None:
-        """Chain the rows that this answers to its number, as if it were a page."""
-        window = self.window
-        mine = window.codes >= answer.low
-        mine &= window.codes <= answer.high
-        window.pages[mine] = number
-
-    def _meet_answer(self, number: int, answer: Fetched) -> Batches:
-        rows = answer.rows
-        self._fetched_bytes = int(rows.nbytes)
-        self.metrics.fetched += rows.num_rows
-        self._widest_row = self._checked_width(rows)
-        yield from self._meet(number, 0, rows, answer.ends)
 
     def _checked_width(self, rows: pa.RecordBatch) -> int:
         """Return the bytes of the largest row; refuse one that output has no room for."""
@@ -227,13 +246,88 @@ class KeyedEngine(Engine):
         self.metrics.evicted = self.fresh.evicted
 
 
-def _fresh_rows(
-    task: Task, master: DatabaseMaster, capacity: int, clock: Callable[[], float]
-) -> FreshRows:
-    """Return the rows that the join's host keeps, or else those that it keeps by itself."""
-    if task.host is not None:
-        return HostRows(task.host, master, capacity, clock)
-    return ProcessRows(master, capacity, clock)
+class KeyLists(Algorithm):
+    """Answer the hot from a cache; ask for the others by lists of keys, each key once.
+
+    Rows that the cache does not answer wait in the window. When it is full, is drained, or its
+    oldest row is overdue, all keys that wait are fetched, in few queries. Keys that the database
+    does not have are remembered, too.
+
+    Parameters
+    ----------
+    cache
+        The cache's share of the memory that cache and window divide, between 0 and 1.
+    """
+
+    name = "adaptive"
+    paper = ""
+    options = frozenset({"cache"})
+    engine: KeyedEngine
+
+    @classmethod
+    def plan(cls, task: Task, *, cache: float = 0.6, **_: Any) -> Plan:  # noqa: ANN401
+        """Split the budget: output, an answer on its way; cache and window divide the rest.
+
+        Where the host keeps the rows, a join has marks of which are fresh, and no cache.
+        """
+        master = task.spec.master
+        widest = master.statistics.widest_row
+        fetch_part = 8 if task.host is None else 2  # without a cache, answers may have more
+        fetch = max(2048 + 4 * _COPIES * widest, min(task.memory // fetch_part, _LARGEST_FETCH))
+        parts = Components(output=task.output_bytes, fetch=fetch)
+        if task.host is not None:
+            parts = replace(parts, freshness=task.host.freshness)
+            cache = _NOTHING if master.keys.exact else _ABSENT
+        rest = max(0, task.memory - parts.total - 2 * task.least_window)
+        parts = replace(parts, cache=task.cache_bytes(share("cache", cache) * rest))
+        cost = task.cost
+        each = _EXACT if master.keys.exact else _HASHED
+        left = max(0, task.memory - parts.total)
+        requests = int(left * each / (each + cost.fixed + cost.factor * cost.least))
+        numbers = master.keys.exact and pa.types.is_integer(master.keys.types[0])
+        each_key = _A_NUMBER if numbers else _A_KEY
+        settings = KeyListSettings(
+            by="key lists",
+            request_keys=max(1, min(_MOST_KEYS, fetch // 4 // each_key)),
+            request_bytes=fetch // 4 // _KEY_COPIES,
+            piece_bytes=max(1, fetch * 3 // 4 // _COPIES),
+        )
+        return task.split(cls.name, replace(parts, requests=requests), settings)
+
+    @classmethod
+    def operator(cls, task: Task, plan: Plan, runtime: Runtime) -> Operator:
+        """Start an engine that asks for keys."""
+        return KeyedEngine(task, plan, cls, runtime)
+
+    @property
+    def cache(self) -> Any:  # type: ignore[override]  # noqa: ANN401 - `CachedRows` or None
+        """The rows that are kept."""
+        return self.engine.fresh.rows
+
+    def end_probe(self) -> None:
+        """Let others overwrite the hot set: while a row waits, no one needs it."""
+        self.engine.fresh.rest()
+
+    def before_admission(self, chunk: Chunk) -> None:
+        """Count keys that were not held."""
+        self.engine.fresh.count_missed(chunk.codes)
+
+    def after_admission(self) -> None:
+        """Share with others what was learnt."""
+        self.engine.fresh.publish(self.engine.metrics.rows_in)
+
+    def next_pages(self) -> range:
+        """Return a range that is not empty: the engine knows what to fetch."""
+        return range(1)
+
+    def memory_used(self) -> dict[str, int]:
+        """Return the bytes held now, by component."""
+        return self.engine.fresh.memory_used
+
+    def close(self) -> None:
+        """Leave to the others what was learnt."""
+        self.after_admission()
+        self.engine.fresh.close()
 
 
 class _NoPages(PageReader):
@@ -253,16 +347,3 @@ def _changes(values: Codes) -> Flags:
     new = np.ones(len(values), dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=new[1:])
     return new
-
-
-def _slices(rows: Codes) -> list[Codes]:
-    return [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
-
-
-def _together(a: Chunk, b: Chunk) -> Chunk:
-    return Chunk(
-        concat_rows([a.rows, b.rows]),
-        np.concatenate([a.codes, b.codes]),
-        np.concatenate([a.pages, b.pages]),
-        np.concatenate([a.sizes, b.sizes]),
-    )

@@ -1,1 +1,0 @@
-"""Joins with a table in a database, which is queried by lists of keys."""
