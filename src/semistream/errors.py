@@ -4,7 +4,8 @@
 
     SemistreamError
     ├── OptionError (ValueError)       an argument has an illegal value
-    │   └── BudgetError                the memory budget is too small for what is asked
+    │   ├── BudgetError                the memory budget is too small for what is asked
+    │   └── values.IllegalValueError   a value of a file, before its line is known
     ├── SchemaError (TypeError)        columns or types of stream and master do not go together
     ├── MasterError (OSError)          a master table cannot be read or written
     │   ├── MasterNotFoundError        there is none

@@ -44,8 +44,8 @@ VARIABLE = {"type": "string", "pattern": r"\$\{"}
 """The JSON Schema of a value that comes from the environment."""
 
 
-class IllegalValueError(ValueError):
-    """A value is not legal.
+class IllegalValueError(OptionError):
+    """A value of a file is not legal.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class IllegalValueError(ValueError):
     """
 
     def __init__(self, *problems: tuple[ValuePath, str]) -> None:
-        super().__init__(*problems)
+        super().__init__("; ".join(message for _, message in problems))
         self.problems = problems
 
     @classmethod

@@ -297,7 +297,7 @@ def test_the_password_shows_nowhere(products, caplog, monkeypatch):
     shown = [repr(master), master.describe(), str(join.plan), repr(join.plan), caplog.text]
     error = failed.value
     shown += [str(error), repr(error), repr(error.__cause__), str(error.__cause__)]
-    shown += [repr(vars(master)), repr(master.store), str(master.path)]
+    shown += [repr(vars(master)), repr(master.store), master.identity]
     for text in shown:
         assert PASSWORD not in text
         assert quote(PASSWORD, safe="") not in text

@@ -19,9 +19,8 @@ from semistream.errors import SchemaError
 from semistream.master.snapshots import pins
 from semistream.pipeline import PipelineError, read_pipeline
 from semistream.pipeline.checkpoint import batch_store
-from semistream.pipeline.checkpoint.batch_log import BatchLog
+from semistream.pipeline.checkpoint.batch_log import BatchLog, MicroBatch
 from semistream.pipeline.checkpoint.checkpoint import CheckpointError
-from semistream.pipeline.checkpoint.micro_batch import MicroBatch
 from semistream.pipeline.run import batch_writer, runner
 from semistream.pipeline.run.query import prepare, start
 from semistream.spark import storage

@@ -20,8 +20,7 @@ from semistream.api import enrich, watch
 from semistream.errors import OptionError
 from semistream.master.snapshots.pins import pin
 from semistream.pipeline import PipelineError, read_pipeline
-from semistream.pipeline.checkpoint.batch_log import BatchLog
-from semistream.pipeline.checkpoint.micro_batch import BatchPlan, MicroBatch, read_plan
+from semistream.pipeline.checkpoint.batch_log import BatchLog, BatchPlan, MicroBatch, read_plan
 from semistream.pipeline.file.check import check
 from semistream.pipeline.io.delta import write_delta
 from semistream.pipeline.io.heartbeat import add_heartbeat

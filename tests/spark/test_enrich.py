@@ -310,7 +310,7 @@ def test_hosts_keep_copies(spark, folder, files, tmp_path, monkeypatch):
     out = ss.enrich(df, source.as_uri(), how="left", **wish)
     assert rows_of(out) == reference(sales(), products(), "left")
     ss.build_master(products(keys=10), source, key="product_id")
-    monkeypatch.setattr("semistream.spark.lookup.copies._AFRESH", 0)
+    monkeypatch.setattr("semistream.spark.lookup.copies._TTL", 0)
     with pytest.raises(BudgetError, match="localize="):
         ss.enrich(df, source.as_uri(), **{**wish, "localize": "4KB"})
 

@@ -329,8 +329,8 @@ def test_what_spark_complains_of_is_told_in_a_line(tmp_path, spark, monkeypatch,
     def fail(*_, **__):
         raise AnalysisException("the table is gone\n\tat org.apache.spark")
 
-    for name in ("runner.prepare", "pipeline.prepare", "replay.replay"):
-        monkeypatch.setattr(f"semistream.spark.{name}", fail)
+    for name in ("runner.prepare", "query.prepare", "replay.replay"):
+        monkeypatch.setattr(f"semistream.pipeline.run.{name}", fail)
     path = pipeline(tmp_path, "{kind: rate}", "sink: {kind: noop}")
     done = CliRunner().invoke(app, [command, str(path)])
     assert done.exit_code == code

@@ -218,7 +218,7 @@ SYNTAX = [
     ("a: {b: ${C}}", "1:9: this is not YAML: .*write '.*' in quotes"),
     ("a: b: c", "1:5: this is not YAML: mapping values"),
     ("", "1:1: the file is empty"),
-    ("- a", "1:1: the file must be a mapping with name, source"),
+    ("- a", "1:1: the file must be a mapping with source, sink, name"),
     ("source: &a [*a]\nsink: {kind: noop}", r"1:13: the alias \*a is not allowed"),
     ("name: &a x\nsource: *a", r"2:9: the alias \*a is not allowed; write the value out"),
     ("a: \x00", "1:1: the file is not text"),

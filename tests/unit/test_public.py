@@ -47,6 +47,14 @@ def test_an_import_loads_what_a_join_needs_and_no_more():
     assert len([name for name in loaded if name.split(".")[0] == "semistream"]) < MOST_MODULES
 
 
+def test_what_tasks_and_commands_import_needs_no_pydantic():
+    tasks = ["semistream.spark.lookup.worker", "semistream.pipeline.io.generator"]
+    modules = [*tasks, "semistream.spark.enrich.enrichment", "semistream.cli.pipeline"]
+    loaded = in_a_fresh_process(f"[__import__(name) for name in {modules}] and sys.modules")
+    assert {*modules} <= loaded
+    assert "pydantic" not in loaded
+
+
 def test_no_module_takes_the_place_of_a_name_that_is_imported_on_first_use():
     later = in_a_fresh_process("set(semistream.__all__) - set(vars(semistream))")
     assert later == {"plan", "sync_master"}

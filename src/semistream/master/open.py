@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["as_master", "checked_path", "open_master"]
+__all__ = ["as_master", "open_master", "path_of"]
 
 
 # Options are those of a table in a database, or of files.
@@ -115,10 +115,10 @@ def as_master(master: object, read: str = "mapped") -> Master:
     """Return a master, or open the one at this path; refuse anything else."""
     if isinstance(master, Master):
         return master
-    return open_master(checked_path(master), None if is_url(master) else read)
+    return open_master(path_of(master), None if is_url(master) else read)
 
 
-def checked_path(master: object) -> str | os.PathLike[str]:
+def path_of(master: object) -> str | os.PathLike[str]:
     """Return the path of a master; refuse what is none."""
     if isinstance(master, str | os.PathLike):
         return master

@@ -111,7 +111,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _take(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
     """Take rows of a column, whatever its type; a null number is a null row."""
     t, kind = pa.types, column.type
-    if t.is_run_end_encode(kind):
+    if t.is_run_end_encoded(kind):
         ends = kind.run_end_type
         chunks = [pc.run_end_encode(c, ends) for c in _decode(column).take(rows).chunks]
         return pa.chunked_array(chunks, kind)
@@ -131,7 +131,7 @@ def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
     t, kind = pa.types, column.type
     if t.is_dictionary(kind):
         return _decode(column.cast(kind.value_type))
-    if t.is_run_end_encode(kind):
+    if t.is_run_end_encoded(kind):
         chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
         return _decode(pa.chunked_array(chunks, kind.value_type))
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}

@@ -54,8 +54,8 @@ class Demo:
 
     def prepare(self) -> None:
         """Empty the folder, if all that is in it was made by a demonstration."""
-        found = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
-        strays = found - _OURS if _MARKER in found else found
+        names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
+        strays = names - _OURS if _MARKER in names else names
         if strays:
             msg = (
                 f"{self.folder} would be emptied, and it holds {min(strays)!r}, which no "
@@ -63,7 +63,7 @@ class Demo:
                 "remove this one first"
             )
             raise OptionError(msg)
-        if found:
+        if names:
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / _MARKER).write_text("made by semistream demo, which will remove it again\n")
@@ -83,19 +83,16 @@ class Demo:
 
             source = pa.RecordBatchReader.from_batches(PRODUCT, passing())
             build_master(source, self._master, key="product_id")
-        return self._opened()
-
-    @property
-    def _master(self) -> Path:
-        return self.folder / "products.master"
-
-    def _opened(self) -> FileMaster:
         try:
             return open_master(self._master, self.read)
         except MasterError:
             if self.read == "mapped":
                 raise
             return open_master(self._master)  # a file system without direct reads
+
+    @property
+    def _master(self) -> Path:
+        return self.folder / "products.master"
 
     def write_sales(self, done: Callable[[int], None]) -> None:
         """Write the stream."""
@@ -146,15 +143,15 @@ class Demo:
         dimension = spark.read.parquet(str(self.folder / "products.parquet"))
         sales = spark.read.schema(SALE).parquet(str(self.folder / "sales"))
         wanted = _fact_columns(sales.join(dimension, "product_id", "left"))
-        found = _fingerprint(spark.read.parquet(str(self.folder / "warehouse")))
+        rows, digest = _fingerprint(spark.read.parquet(str(self.folder / "warehouse")))
         expected = _fingerprint(wanted)
-        if found != expected:
+        if (rows, digest) != expected:
             msg = (
-                f"the warehouse holds {found[0]:,} rows (fingerprint {found[1]}), a batch join of "
+                f"the warehouse holds {rows:,} rows (fingerprint {digest}), a batch join of "
                 f"the same data gives {expected[0]:,} ({expected[1]}); this is a bug: please report"
             )
             raise VerificationError(msg)
-        return found[0]
+        return rows
 
 
 def _fact_columns(joined: DataFrame) -> DataFrame:

@@ -72,11 +72,11 @@ def write_sales(
     bounds = np.linspace(0, count, files + 1).astype(int).tolist()
     for number, (start, end) in enumerate(pairwise(bounds)):
         rows = end - start
-        asked = zipf.sample(rows, rng)
-        asked[rng.random(rows) < 0.02] += products
+        keys = zipf.sample(rows, rng)
+        keys[rng.random(rows) < 0.02] += products
         sale = {
             "sale_id": np.arange(start, end),
-            "product_id": asked,
+            "product_id": keys,
             "store_id": rng.integers(0, 500, rows).astype(np.int32),
             "quantity": rng.geometric(0.5, rows).astype(np.int32),
         }

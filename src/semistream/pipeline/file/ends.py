@@ -68,7 +68,7 @@ def _read_url(value: object) -> str:
     return url
 
 
-Columns = Annotated[
+ColumnTypes = Annotated[
     str | None, Kind(_read_schema, lambda: {"type": ["string", "object"], "minLength": 1})
 ]
 
@@ -82,7 +82,7 @@ class FilesSource(Section):
     """The folder."""
     format: Annotated[str, values.choice(("parquet", "json", "csv"))] = "parquet"
     """The format of the files."""
-    schema: Columns = None
+    schema: ColumnTypes = None
     """Columns and types; required for json and csv, and where no Parquet file is there yet."""
     files_per_batch: Annotated[int | None, values.count()] = None
     """At most so many files a batch; all that are there if not given."""
@@ -106,7 +106,7 @@ class KafkaSource(Section):
     """The topic."""
     format: Annotated[str, values.choice(("json", "raw"))] = "json"
     """json, which needs a schema, or raw: a column value of bytes."""
-    schema: Columns = None
+    schema: ColumnTypes = None
     """Columns and types of the JSON objects."""
     starting_offsets: Annotated[str, values.TEXT] = "earliest"
     """earliest, latest, or Kafka's JSON of offsets."""

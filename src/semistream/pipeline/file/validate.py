@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -49,7 +50,9 @@ def read_yaml(
         raise error(name, syntax.problems) from None
     problems = list(document.problems)
     try:
-        section = TypeAdapter(kind).validate_python(document.data, context=context)
+        section: T = _adapter(kind).validate_python(  # type: ignore[arg-type] # a type is hashable
+            document.data, context=context
+        )
     except ValidationError as invalid:
         # A value that has not been read, for want of a variable, is not wrong twice.
         known = {problem.mark for problem in problems}
@@ -59,6 +62,12 @@ def read_yaml(
     if problems:
         raise error(name, problems)
     return section, document
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - any type
+    """Return the validator of a kind: to make one takes longer than to read a file with it."""
+    return TypeAdapter(kind)
 
 
 def _problems(root: object, document: Document, error: ErrorDetails) -> Iterator[Problem]:
@@ -140,4 +149,6 @@ def _hints(section: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
 
 
 def _keys(section: Any) -> list[str]:  # noqa: ANN401 - a dataclass
-    return [each.name for each in fields(section)]
+    """Return the keys of a section; first those that it must have."""
+    required = [each for each in fields(section) if each.default is each.default_factory is MISSING]
+    return list(dict.fromkeys(each.name for each in (*required, *fields(section))))

@@ -48,12 +48,7 @@ class _Staging(NamedTuple):
 class PostgresqlWriter:
     """Writes the batches of one query to one table.
 
-    Parameters
-    ----------
-    sink
-        The table and how to reach it.
-    query
-        What the ledger knows the query by: the same over restarts, another for another checkpoint.
+    The ledger knows ``query`` by this id: the same over restarts, another for another checkpoint.
     """
 
     def __init__(self, sink: PostgresqlSink, query: str) -> None:
@@ -68,7 +63,9 @@ class PostgresqlWriter:
         """Write a batch, unless it was written before."""
         with self._connection(batch.sparkSession) as connection:
             self._make_tables(connection, batch)
-            if self._last(connection) >= number:
+            query = f"SELECT batch FROM {self._ledger} WHERE query = '{_literal(self._query)}'"
+            last = _value(connection, query)
+            if last is not None and int(last) >= number:
                 return
             staging = self._make_staging(connection, batch.columns)
             self._jdbc(batch.withColumn(STAGED, sf.monotonically_increasing_id()), staging.inbox)
@@ -90,35 +87,29 @@ class PostgresqlWriter:
         Their names are new each time: a task of a driver that died may still be writing to others.
         """
         token = self._prefix + uuid4().hex[:8]
-        made = _Staging(*(_quoted([*self._schema, f"{token}_{what}"]) for what in _Staging._fields))
-        if old := self._left_over(connection):
-            _run(connection, f"DROP TABLE IF EXISTS {old} CASCADE")
-        _run(
-            connection,
-            f"CREATE UNLOGGED TABLE {made.rows} AS SELECT {_listed(names)}, 0::bigint AS {STAGED} "
-            f"FROM {self._table} WHERE false",
-            f"ALTER TABLE {made.rows} ADD PRIMARY KEY ({STAGED})",
-            f"CREATE VIEW {made.inbox} AS SELECT * FROM {made.rows}",
-            f"CREATE RULE once AS ON INSERT TO {made.inbox} DO INSTEAD "
-            f"INSERT INTO {made.rows} VALUES (NEW.*) ON CONFLICT DO NOTHING",
-            f"CREATE UNLOGGED TABLE {made.mark} AS SELECT true AS whole",
+        staging = _Staging(
+            *(_quoted([*self._schema, f"{token}_{what}"]) for what in _Staging._fields)
         )
-        connection.commit()
-        return made
-
-    def _left_over(self, connection: Any) -> str | None:  # noqa: ANN401 - java.sql's
-        """Return the tables of batches that were cut off, as DROP TABLE takes them."""
-        return _value(  # type: ignore[no-any-return] # text, or NULL
+        # The tables of batches that were cut off.
+        old = _value(
             connection,
             "SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') FROM pg_tables "
             f"WHERE starts_with(tablename, '{self._prefix}')",
         )
-
-    def _last(self, connection: Any) -> int:  # noqa: ANN401 - java.sql's
-        """Return the last batch that was written, or −1."""
-        query = _literal(self._query)
-        number = _value(connection, f"SELECT batch FROM {self._ledger} WHERE query = '{query}'")
-        return -1 if number is None else int(number)
+        if old:
+            _run(connection, f"DROP TABLE IF EXISTS {old} CASCADE")
+        _run(
+            connection,
+            f"CREATE UNLOGGED TABLE {staging.rows} AS SELECT {_listed(names)}, 0::bigint AS "
+            f"{STAGED} FROM {self._table} WHERE false",
+            f"ALTER TABLE {staging.rows} ADD PRIMARY KEY ({STAGED})",
+            f"CREATE VIEW {staging.inbox} AS SELECT * FROM {staging.rows}",
+            f"CREATE RULE once AS ON INSERT TO {staging.inbox} DO INSTEAD "
+            f"INSERT INTO {staging.rows} VALUES (NEW.*) ON CONFLICT DO NOTHING",
+            f"CREATE UNLOGGED TABLE {staging.mark} AS SELECT true AS whole",
+        )
+        connection.commit()
+        return staging
 
     def _move(
         self,
@@ -135,7 +126,13 @@ class PostgresqlWriter:
             "SET batch = excluded.batch, written = now() WHERE ledger.batch < excluded.batch",
         )
         if noted:
-            self._check_whole(connection, staging, number)
+            if _value(connection, f"SELECT count(*)::int FROM {staging.mark}") != 1:
+                msg = (
+                    f"batch {number} was not written to {self._sink.table!r}: PostgreSQL crashed "
+                    "or failed over meanwhile, and has lost its staging table's rows; start the "
+                    "pipeline again, which writes the batch anew"
+                )
+                raise StoreError(msg)
             columns = _listed(names)
             _run(
                 connection,
@@ -143,15 +140,6 @@ class PostgresqlWriter:
             )
         _run(connection, f"DROP TABLE {staging.rows}, {staging.mark} CASCADE")
         connection.commit()
-
-    def _check_whole(self, connection: Any, staging: _Staging, number: int) -> None:  # noqa: ANN401
-        if _value(connection, f"SELECT count(*)::int FROM {staging.mark}") != 1:
-            msg = (
-                f"batch {number} was not written to {self._sink.table!r}: PostgreSQL crashed or "
-                "failed over meanwhile, and has lost its staging table's rows; start the pipeline "
-                "again, which writes the batch anew"
-            )
-            raise StoreError(msg)
 
     def _jdbc(self, rows: DataFrame, table: str) -> None:
         options = {name: str(value) for name, value in self._sink.options.items()}

@@ -54,8 +54,8 @@ class Sales:
         seed = np.random.SeedSequence([self.stream.seed, block]).generate_state(1, np.uint64)[0]
         drift = self.stream.drift_at
         later = None if drift is None else max(0, drift - block * BLOCK)
-        made = next(replace(self.stream, seed=int(seed >> 1), drift_at=later).batches(rows, BLOCK))
-        columns = dict(zip(made.schema.names, made.columns, strict=True))
+        batch = next(replace(self.stream, seed=int(seed >> 1), drift_at=later).batches(rows, BLOCK))
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         if "sale" in columns:
             columns["sale"] = pc.add(columns["sale"], block * BLOCK)
         arrays = [columns[field.name].cast(field.type) for field in self.schema]

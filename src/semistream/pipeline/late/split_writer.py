@@ -29,8 +29,8 @@ from pyspark.sql import functions as sf
 
 from semistream.missing import ABSENT, MATCHED
 from semistream.names import RESERVED
+from semistream.pipeline.checkpoint.batch_log import MicroBatch
 from semistream.pipeline.checkpoint.batch_store import store_batch
-from semistream.pipeline.checkpoint.micro_batch import MicroBatch
 from semistream.pipeline.io.delta import limit_log_tasks
 from semistream.pipeline.late.waiting_table import AGAIN, CAME, EVERY
 from semistream.spark.types import quote
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from semistream.pipeline.checkpoint.micro_batch import BatchPlan
+    from semistream.pipeline.checkpoint.batch_log import BatchPlan
     from semistream.pipeline.late.waiting_table import WaitingTable
 
     Write = Callable[[DataFrame, MicroBatch], None]

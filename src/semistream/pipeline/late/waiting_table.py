@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from semistream.pipeline.checkpoint.micro_batch import MicroBatch
+    from semistream.pipeline.checkpoint.batch_log import MicroBatch
 
 __all__ = ["AGAIN", "CAME", "EVERY", "WaitingTable"]
 
@@ -41,14 +41,8 @@ _PROPERTIES = {
 class WaitingTable:
     """A Delta table of a stream's rows; a micro-batch changes it in one transaction, or not at all.
 
-    Parameters
-    ----------
-    path
-        Where it is.
-    stream
-        The columns of the stream, before any enrichment.
-    owner
-        Whose rows they are: the same over restarts, another for another checkpoint.
+    ``stream`` has the columns of the stream before any enrichment; ``owner`` says whose rows they
+    are: the same over restarts, another for another checkpoint.
     """
 
     def __init__(self, path: str, stream: Iterable[StructField], owner: str) -> None:
@@ -105,11 +99,11 @@ class WaitingTable:
         return rows if bound == EVERY else rows.where(_until(bound))
 
     def add(self, rows: DataFrame, batch: MicroBatch) -> None:
-        """Let more rows wait."""
+        """Add rows that wait from now on."""
         self._write(rows, batch)
 
     def replace(self, rows: DataFrame, bound: int, batch: MicroBatch) -> None:
-        """Put rows into the place of those that have waited since ``bound`` or longer."""
+        """Replace the rows that have waited since ``bound`` or longer."""
         region = {} if bound == EVERY else {"replaceWhere": _until(bound)}
         # The session is the query's own. Rows that came just now lie outside of what they replace.
         rows.sparkSession.conf.set(_CHECKED, "false")

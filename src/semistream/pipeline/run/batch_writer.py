@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from semistream.errors import SemistreamError
 from semistream.missing import SPLITTING
 from semistream.names import RESERVED
-from semistream.pipeline.checkpoint.batch_log import BatchLog
-from semistream.pipeline.checkpoint.micro_batch import BatchPlan, read_plan
+from semistream.pipeline.checkpoint.batch_log import BatchLog, BatchPlan, read_plan
 from semistream.pipeline.file.errors import PipelineError, Problem
 from semistream.pipeline.io.delta import write_delta
 from semistream.pipeline.io.sinks import write_batch
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from semistream.pipeline import Pipeline
-    from semistream.pipeline.checkpoint.micro_batch import MicroBatch
+    from semistream.pipeline.checkpoint.batch_log import MicroBatch
     from semistream.pipeline.file.check import Flow, Step
     from semistream.pipeline.file.models import Enrichment
     from semistream.pipeline.late.split_writer import Counts, Snapshots

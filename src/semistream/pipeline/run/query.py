@@ -55,19 +55,19 @@ def session_for(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     """Start a Spark session with what the pipeline asks for: settings, and jars if it needs any."""
     wanted = {pipeline.source.kind, pipeline.sink.kind, *(["delta"] if pipeline.by_batch else [])}
     needed = wanted & _CONNECTORS
-    config = _merged(jars.resolve(needed) if needed else {}, pipeline.spark)
+    config = _merge(jars.resolve(needed) if needed else {}, pipeline.spark)
     spark = session(f"semistream {pipeline.name}", master=master, config=config)
     if "delta" in needed and context_of(spark) is not None:
         limit_log_tasks(spark)
     return spark
 
 
-def _merged(connectors: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Put the file's settings over those of the connectors; lists are joined, not replaced."""
-    both = {**connectors, **given}
+def _merge(connectors: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the connectors' settings overridden by the file's; lists are joined."""
+    both = {**connectors, **own}
     for name in ("spark.jars", "spark.jars.packages", "spark.sql.extensions"):
-        if name in connectors and name in given:
-            both[name] = f"{connectors[name]},{given[name]}"
+        if name in connectors and name in own:
+            both[name] = f"{connectors[name]},{own[name]}"
     return both
 
 

@@ -53,14 +53,14 @@ class Ending:
     by: str = ""
 
     def ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a handler has it
-        """Take a signal."""
+        """Handle a signal."""
         self.by = signal.Signals(number).name
         self.asked.set()
 
 
 @contextmanager
 def stop_signals(ending: Ending) -> Iterator[None]:
-    """Let SIGINT (Ctrl-C) and SIGTERM end the run instead of the process; not outside its thread.
+    """Have SIGINT (Ctrl-C) and SIGTERM end the run, not the process; only in the main thread.
 
     Spark sets a handler of its own when a session starts: enter this afterwards.
     """

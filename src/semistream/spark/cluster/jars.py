@@ -164,7 +164,11 @@ def resolve(kinds: Iterable[str], folder: str | Path | None = None) -> dict[str,
         return {}
     place = Path(folder) if folder else folder_for()
     jars = _packages(kinds, place) if missing(kinds, place) else _files(kinds, place)
-    return {**jars, **_sql(kinds)}
+    if extensions := [EXTENSIONS[kind] for kind in kinds if kind in EXTENSIONS]:
+        jars["spark.sql.extensions"] = ",".join(extensions)
+    if "delta" in kinds:
+        jars["spark.sql.catalog.spark_catalog"] = DELTA_CATALOG
+    return jars
 
 
 def _files(kinds: list[str], folder: Path) -> dict[str, str]:
@@ -189,12 +193,4 @@ def _packages(kinds: list[str], folder: Path) -> dict[str, str]:
             # Spark would take a jar from an address as it comes.
             settings["spark.jars.excludes"] = f"{tokens.group}:{tokens.name}"
             settings["spark.jars"] = str(download(_instead(tokens), folder))
-    return settings
-
-
-def _sql(kinds: list[str]) -> dict[str, str]:
-    extensions = [EXTENSIONS[kind] for kind in kinds if kind in EXTENSIONS]
-    settings = {"spark.sql.extensions": ",".join(extensions)} if extensions else {}
-    if "delta" in kinds:
-        settings["spark.sql.catalog.spark_catalog"] = DELTA_CATALOG
     return settings

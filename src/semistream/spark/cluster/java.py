@@ -51,7 +51,9 @@ def find_java() -> Java:
     JavaNotFoundError
         None of them is there, or none has a version that Spark runs on.
     """
-    installed = [java for java in (_from_home(), _from_path()) if java]
+    home = os.environ.get("JAVA_HOME")
+    paths = (home and f"{home}/bin/java", shutil.which("java"))
+    installed = [java for path in paths if path and (java := _ask(Path(path)))]
     for java in installed:
         if java.version in SUPPORTED:
             return java
@@ -67,16 +69,6 @@ def prepare_java() -> Java:
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     return java
-
-
-def _from_home() -> Java | None:
-    home = os.environ.get("JAVA_HOME")
-    return _ask(Path(home) / "bin" / "java") if home else None
-
-
-def _from_path() -> Java | None:
-    executable = shutil.which("java")
-    return _ask(Path(executable)) if executable else None
 
 
 def _ask(executable: Path) -> Java | None:
@@ -110,30 +102,26 @@ def _from_pypi() -> Java | None:
     java = _ask(package / "java-runtime" / "bin" / "java")
     if java is None or java.version not in SUPPORTED:
         return None
-    return Java(_wrapped(java.home, package), java.version)
+    return Java(_wrap(java.home, package), java.version)
 
 
-def _wrapped(runtime: Path, package: Path) -> Path:
+def _wrap(runtime: Path, package: Path) -> Path:
     """Return a home whose ``java`` is the runtime's, without the argument it cannot take."""
     text = WRAPPER.format(java=runtime / "bin" / "java")
     homes = (package / "java-for-spark", user_cache() / "java-for-spark")
     for home in homes:
+        path = home / "bin" / "java"
         try:
-            _write_script(home / "bin" / "java", text)
+            if not path.exists() or path.read_text() != text:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                draft = path.with_name(f"java.{os.getpid()}")
+                draft.write_text(text)
+                draft.chmod(0o755)
+                draft.replace(path)
         except OSError:
             continue
         return home
     raise JavaNotFoundError(f"neither {homes[0]} nor {homes[1]} can be written; {WAY_OUT}.")
-
-
-def _write_script(path: Path, text: str) -> None:
-    if path.exists() and path.read_text() == text:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"java.{os.getpid()}")
-    draft.write_text(text)
-    draft.chmod(0o755)
-    draft.replace(path)
 
 
 if __name__ == "__main__":

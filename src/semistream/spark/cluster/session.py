@@ -88,13 +88,17 @@ def session(
     --------
     ``spark = session("sales", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})``
     """
-    wanted = _with_jars(dict(config or {}), jars)
+    wanted = dict(config or {})
+    if jars:
+        wanted["spark.jars"] = ",".join(
+            [*filter(None, [wanted.get("spark.jars")]), *map(str, jars)]
+        )
     active = SparkSession.getActiveSession()
     if active is not None:
         _join(active, wanted)
         return active
     master = master or wanted.pop("spark.master", None) or _default_master(os.environ)
-    if _is_remote(master):
+    if master.startswith("sc://") if master else "SPARK_REMOTE" in os.environ:
         return _connect(master, wanted)
     _prepare(master)
     defaults = DEFAULTS | (ON_THIS_HOST if (master or "").startswith("local") else {})
@@ -141,11 +145,6 @@ def _is_secret(name: str, value: str) -> bool:
     return bool(_SECRET.search(name) or options) or without_secrets(value) != value
 
 
-def _with_jars(config: dict[str, str], jars: Sequence[str | Path]) -> dict[str, str]:
-    paths = [*filter(None, [config.get("spark.jars")]), *map(str, jars)]
-    return {**config, "spark.jars": ",".join(paths)} if paths else config
-
-
 def _quiet(config: dict[str, str]) -> dict[str, str]:
     """Log errors only, from the JVM's first line, unless someone has chosen how Spark logs."""
     options = config.get(JAVA_OPTIONS, "")
@@ -159,10 +158,6 @@ def _default_master(environment: Mapping[str, str]) -> str | None:
     """Return None, leaving the choice to Spark, where its settings may say; else ``local[*]``."""
     names = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_REMOTE")
     return None if any(name in environment for name in names) else "local[*]"
-
-
-def _is_remote(master: str | None) -> bool:
-    return master.startswith("sc://") if master else "SPARK_REMOTE" in os.environ
 
 
 def _connect(master: str | None, config: Mapping[str, str]) -> SparkSession:

@@ -1,4 +1,4 @@
-"""Zip archives on the path of a worker, which are not to be read again at every task.
+"""Zip archives on the path of a worker, which need not be read again at every task.
 
 At the start of every task Spark has Python forget what it knows of the places that modules come
 from, for there may be new ones. For a zip archive that means, in Python 3.11, that its whole list
@@ -33,13 +33,13 @@ class _Archive(zipimporter):
 
 def _stamp(path: str) -> tuple[int, int, int]:
     with suppress(OSError):
-        found = os.stat(path)  # noqa: PTH116 - hot: at every task
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        status = os.stat(path)  # noqa: PTH116 - hot: at every task
+        return status.st_ino, status.st_size, status.st_mtime_ns
     return 0, 0, 0
 
 
 def keep_archives() -> None:
-    """Have this process keep what it knows of archives that do not change; once is enough.
+    """Replace the importers of zip archives by ones that re-read only archives that changed.
 
     Examples
     --------

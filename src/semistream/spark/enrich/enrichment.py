@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from semistream.errors import BudgetError, OptionError, SchemaError
 from semistream.master import FileMaster
-from semistream.master.open import checked_path
+from semistream.master.open import path_of
 from semistream.master.place import without_secrets
 from semistream.missing import SPLITTING, STATUS, OnMissing
 from semistream.names import check_text
@@ -135,7 +135,7 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], options: Enrich
     elif isinstance(master, FileMaster):
         path, read = master.path, master.read
     else:
-        path, read = checked_path(master), options.read
+        path, read = path_of(master), options.read
     check_text("name", options.name, "one")
     check_text("status", options.status, "the name of a column")
     path = os.fspath(path)

@@ -66,10 +66,10 @@ def java_object(spark: SparkSession, name: str, *arguments: object) -> Any:  # n
     jvm = _gateway(spark.sparkContext).jvm
     loader = jvm.Thread.currentThread().getContextClassLoader()
     constructor = loader.loadClass(f"semistream.{name}").getConstructors()[0]
-    given = jvm.java.util.ArrayList()
+    values = jvm.java.util.ArrayList()
     for argument in arguments:
-        given.add(argument)
-    return constructor.newInstance(given.toArray())
+        values.add(argument)
+    return constructor.newInstance(values.toArray())
 
 
 def _jar(context: SparkContext, version: str) -> Path:
@@ -102,13 +102,16 @@ def _compile(context: SparkContext, sources: dict[str, str]) -> dict[str, bytes]
     """Compile the classes with Janino, which Spark compiles its own generated code with."""
     codehaus = _gateway(context).jvm.org.codehaus
     resources = codehaus.commons.compiler.util.resource
-    compiler, made = codehaus.janino.CompilerFactory().newCompiler(), resources.MapResourceCreator()
-    compiler.setClassFileCreator(made)
+    compiler, output = (
+        codehaus.janino.CompilerFactory().newCompiler(),
+        resources.MapResourceCreator(),
+    )
+    compiler.setClassFileCreator(output)
     texts = _gateway(context).new_array(resources.Resource, len(sources))
     for i, (name, text) in enumerate(sources.items()):
         texts[i] = resources.StringResource(name, text)
     compiler.compile(texts)
-    return {name: bytes(content) for name, content in made.getMap().items()}
+    return {name: bytes(content) for name, content in output.getMap().items()}
 
 
 def _gateway(context: SparkContext) -> Any:  # noqa: ANN401

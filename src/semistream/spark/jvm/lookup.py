@@ -74,7 +74,7 @@ def _why_not_snapshot(job: Job, master: FileMaster) -> str:
 
 
 def by_jvm(df: DataFrame, job: Job, master: Master) -> DataFrame:
-    """Have the JVM look rows up in the pages of a snapshot."""
+    """Return rows that the JVM looks up in the pages of a snapshot."""
     calls, columns = _Calls(df.sparkSession), master_columns(job, master.schema)
     state = state_of(df.sparkSession)
     if df.isStreaming:  # already now: metrics come in the order of a query's enrichments
@@ -163,15 +163,13 @@ class _Calls:
         sql = self._gateway.jvm.org.apache.spark.sql
         expressions, columns = sql.catalyst.expressions, sql.classic.ExpressionUtils
         inputs = [columns.expression(argument._jc) for argument in arguments]  # noqa: SLF001
-        literal, result = expressions.Literal.fromObject(target), self._type(kind)
+        literal = expressions.Literal.fromObject(target)
+        result = self._spark._jsparkSession.parseDataType(kind.json())  # noqa: SLF001
         invoke = expressions.objects.Invoke(
             literal, method, result, self._seq(inputs), self._seq([]), True, True, constant
         )
         column: Column = Classic(columns.column(invoke))
         return column
-
-    def _type(self, kind: DataType) -> Any:  # noqa: ANN401
-        return self._spark._jsparkSession.parseDataType(kind.json())  # noqa: SLF001
 
     def _seq(self, items: list[Any]) -> Any:  # noqa: ANN401
         return self._gateway.jvm.PythonUtils.toSeq(items)

@@ -31,16 +31,9 @@ class Answers:
     A join that looks rows up at once answers a batch when it comes. Else rows wait, and answers are
     collected until so many keys have come that the room for answers is full.
 
-    Parameters
-    ----------
-    join
-        Takes numbers of rows and their keys; ``inner`` on a master with unique keys, or ``semi``.
-    stream
-        The schema of these: the number, then the keys.
-    room
-        Bytes that answers which are not complete may have.
-    master
-        Names the master in messages.
+    ``join`` takes numbers of rows and their keys (``stream`` is their schema); it is ``inner`` on a
+    master with unique keys, or ``semi``. ``room`` is the bytes that answers may have which are not
+    complete; ``master`` names the master in messages.
     """
 
     def __init__(self, join: Join, stream: pa.Schema, room: int, master: str) -> None:
