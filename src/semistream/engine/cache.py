@@ -183,7 +183,7 @@ class Cache:
         born: int,
         price: float | None = None,
     ) -> None:
-        """Note rows, whole join values, for the next epoch: their hits so far, and their `price`."""
+        """Note rows, whole join values, for the next epoch: with their hits, and their `price`."""
         self._staged.append((rows, hits, born))
         self._staged_held += int(rows.get_total_buffer_size()) + hits.nbytes
         self.staged_bytes += self.price(rows) if price is None else price
