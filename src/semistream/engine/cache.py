@@ -176,11 +176,17 @@ class Cache:
         )
         return found
 
-    def stage(self, rows: pa.RecordBatch, hits: npt.NDArray[np.int64], born: int) -> None:
-        """Note rows, whole join values, for the next epoch, with how often each was asked for."""
+    def stage(
+        self,
+        rows: pa.RecordBatch,
+        hits: npt.NDArray[np.int64],
+        born: int,
+        price: float | None = None,
+    ) -> None:
+        """Note rows, whole join values, for the next epoch: with their hits, and their `price`."""
         self._staged.append((rows, hits, born))
         self._staged_held += int(rows.get_total_buffer_size()) + hits.nbytes
-        self.staged_bytes += self.price(rows)
+        self.staged_bytes += self.price(rows) if price is None else price
 
     def price(self, rows: pa.RecordBatch) -> float:
         """Return the bytes that these rows need while they are taken in: they exist twice then."""

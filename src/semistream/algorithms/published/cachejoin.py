@@ -95,7 +95,7 @@ class Cachejoin(Hybridjoin):
         if self.cache.claimed + price > self._capacity:
             self._epoch()
         if self.cache.claimed + price <= self._capacity:
-            self.cache.stage(chosen, counts[rows], self.engine.metrics.rows_in)
+            self.cache.stage(chosen, counts[rows], self.engine.metrics.rows_in, price)
         if self.cache.staged_bytes > max(self._capacity / 64, self.cache.claimed / 8):
             self._epoch()
 

@@ -142,7 +142,7 @@ class Derakhshan(Hybridjoin):
         if self.cache.claimed + price > self._capacity:
             return False
         born = np.zeros(rows.num_rows, dtype=np.int64)
-        self.cache.stage(rows, born, self.engine.metrics.rows_in)
+        self.cache.stage(rows, born, self.engine.metrics.rows_in, price)
         return True
 
     def _youngest(self, cache: Cache, needed: Codes, price: float) -> npt.NDArray[np.bool_]:

@@ -135,7 +135,7 @@ class PartitionJoin(Algorithm):
             self._epoch(price)
         if self.cache.claimed + price <= self._capacity:
             rows = take_rows(batch, np.arange(batch.num_rows))
-            self.cache.stage(rows, counts, self.engine.metrics.rows_in)
+            self.cache.stage(rows, counts, self.engine.metrics.rows_in, price)
         if self.cache.staged_bytes > self._capacity / 8:
             self._epoch(0)
 
