@@ -36,7 +36,7 @@ ss.watch(first, print)
 assert enriched(first).count() == 4
 before = state_of(first)
 assert enriched(first).count() == 4
-assert before.has_classes and before.listeners and before.unique_name("master", None) == "master_3"
+assert before.has_classes and before.listeners and before.unique_name("m", None) == "m_3"
 assert len(pins.all_pins(Path(sys.argv[1]))) == 1
 first.stop()
 second = start()
@@ -46,7 +46,7 @@ assert not state.has_classes and not state.listeners and not state.enrichments
 assert state.channel is None and state.holder != before.holder
 assert not pins.all_pins(Path(sys.argv[1])), "the stopped context holds a snapshot"
 assert enriched(second).count() == 4
-assert state.unique_name("master", None) == "master_2"
+assert state.unique_name("m", None) == "m_2"
 second.stop()
 """
 

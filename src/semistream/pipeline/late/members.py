@@ -149,7 +149,8 @@ class Members:
         for ours, theirs in self.on.items():
             column = sf.col(quote(ours))
             fitting = column.try_cast(kinds[theirs].dataType)
-            rows = rows.where(fitting == column)
+            # Not ==: Spark infers more from such an equation without end, if columns are aliases.
+            rows = rows.where(fitting.between(column, column))
             typed.append(fitting.alias(theirs))
         return rows.select(*typed).distinct()
 
