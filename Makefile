@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RECORDS := results/bench.json results/stores.json results/peers.json results/confined.json results/growth.json results/drift.json results/spark.json results/live.json
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lock check test test-all kills smoke soak bench bench-peers bench-stores bench-confined bench-growth bench-drift bench-spark bench-live reproduce bench-docs bench-build clean
+.PHONY: help setup demo lock check test test-all kills smoke soak bench bench-peers bench-stores bench-confined bench-growth bench-drift bench-plan bench-spark bench-live reproduce bench-docs bench-build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -72,6 +72,9 @@ bench-growth: $(STAMP) ## masters of 2M to 20M rows, at 5 % of R and at 32 MB; a
 
 bench-drift: $(STAMP) ## how soon the rate is back after the hot keys changed; a figure
 	$(BIN)/python -m benchmarks drift --output results/drift.json --figures docs
+
+bench-plan: $(STAMP) ## predicted against measured rates of a join
+	$(BIN)/python -m benchmarks plan --output results/plan.json $(RESUME)
 
 bench-spark: $(STAMP) ## a batch of one row, routing of rows to tasks, warm workers
 	$(BIN)/python -m benchmarks spark --output results/spark.json

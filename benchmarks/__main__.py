@@ -7,13 +7,14 @@ from benchmarks.engine.confined import CONFINED
 from benchmarks.engine.drift import DRIFT
 from benchmarks.engine.growth import GROWTH
 from benchmarks.engine.matrix import MATRIX
+from benchmarks.engine.plan import PLAN
 from benchmarks.engine.stores import STORES
 from benchmarks.harness.command import command_line
 from benchmarks.spark.live import LIVE
 from benchmarks.spark.peers.measure import PEERS
 from benchmarks.spark.tasks import SPARK
 
-BENCHMARKS = (MATRIX, BUILD, STORES, CONFINED, GROWTH, DRIFT, SPARK, LIVE, PEERS)
+BENCHMARKS = (MATRIX, BUILD, STORES, CONFINED, GROWTH, DRIFT, PLAN, SPARK, LIVE, PEERS)
 app = command_line(BENCHMARKS)
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +10,7 @@ import typer
 
 from papers.run.scale import scale_of
 from semistream.cli.terminal import console, errors, messages, needed, progress_bar
-from semistream.cost.calibration.calibrate import calibrate
-from semistream.cost.profile import Profile
-from semistream.errors import OptionError
+from semistream.planning.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +38,9 @@ def reproduce(
     output: Annotated[
         Path, typer.Option(help="Where data, raw runs, figures and the report go.")
     ] = Path("reproduced"),
-    profile: Annotated[
+    machine: Annotated[
         Path | None,
-        typer.Option(help="Unit costs, from calibrate --output; measured first if not given."),
+        typer.Option(help="Unit costs, JSON or TOML; those of this machine if not given."),
     ] = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Measure nothing; report on the runs in OUTPUT.")
@@ -59,32 +57,11 @@ def reproduce(
 
         chosen, scale = experiments(only), scale_of(quick, full)
         if not report_only:
-            _measure(chosen, scale, output, _profile(profile, scale, output))
+            _measure(chosen, scale, output, Machine.load(machine) if machine else None)
         counts = write_report(output)
         for word, count in counts.items():
             console.print(f"{word}: {count}", highlight=False)
         console.print(f"the report: {output / 'report.html'}", highlight=False, soft_wrap=True)
-
-
-def _profile(given: Path | None, scale: Scale, output: Path) -> Profile:
-    """Load the unit costs, or measure them; those of an earlier run are taken again."""
-    if given is not None:
-        return Profile.load(given)
-    kept = output / f"profile-{scale.name}.json"
-    with suppress(FileNotFoundError, OptionError):  # one of another format is measured anew
-        return Profile.load(kept)
-    output.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as bar:
-        task = bar.add_task("calibrating", total=None)
-        found = calibrate(
-            output,
-            quick=scale.name == "quick",
-            say=lambda what, done, total: bar.update(
-                task, description=what, completed=done, total=total
-            ),
-        )
-    found.save(kept)
-    return found
 
 
 @contextmanager
@@ -96,7 +73,9 @@ def _interruptible() -> Iterator[None]:
         errors.print("interrupted; the same command goes on from here", highlight=False)
 
 
-def _measure(chosen: dict[str, Experiment], scale: Scale, output: Path, profile: Profile) -> None:
+def _measure(
+    chosen: dict[str, Experiment], scale: Scale, output: Path, machine: Machine | None
+) -> None:
     from papers.run.runner import measured, steps
 
     with progress_bar() as bar, _interruptible():
@@ -107,7 +86,7 @@ def _measure(chosen: dict[str, Experiment], scale: Scale, output: Path, profile:
                 experiment,
                 scale,
                 output,
-                profile,
+                machine,
                 lambda what: bar.update(task, description=what),
             ):
                 bar.advance(task)

@@ -16,8 +16,8 @@ from benchmarks.harness.figure import draw_into
 from benchmarks.harness.machine import describe
 from benchmarks.harness.record import Record, add, compact, read_record, resumed, write_record
 from benchmarks.harness.servers import running
-from benchmarks.harness.table import Sheet, between_marks, markdown
-from semistream.cli.terminal import AsJson, console, errors, messages, progress_bar, terminal_table
+from benchmarks.harness.table import Sheet, between_marks, markdown, terminal_table
+from semistream.cli.terminal import AsJson, console, errors, messages, progress_bar
 from semistream.errors import OptionError
 
 G = TypeVar("G", bound="Grid")

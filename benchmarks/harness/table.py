@@ -1,13 +1,36 @@
-"""Tables of results in a Markdown file, between its marks."""
+"""Tables of results, in the terminal and in a Markdown file, between its marks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from semistream.cost.sheet import Sheet
+from rich.table import Table
+from rich.text import Text
+
 from semistream.errors import OptionError
 
-__all__ = ["Sheet", "between_marks", "markdown"]
+__all__ = ["Sheet", "between_marks", "markdown", "terminal_table"]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table: its title, heads and rows of text, and a note below it."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def terminal_table(sheet: Sheet) -> Table:
+    """Draw a sheet for the terminal."""
+    table = Table(title=sheet.title, caption=sheet.note)
+    for number, head in enumerate(sheet.heads):
+        table.add_column(head, justify="right" if number else "left")
+    for row in sheet.rows:
+        table.add_row(*(Text(text, "red" if text.startswith("✗") else "") for text in row))
+    return table
 
 
 def markdown(sheets: Iterable[Sheet]) -> str:

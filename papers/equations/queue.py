@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semistream.cost.queue import Groups, oldest_first
+from semistream.algorithms.published.parts.oldest_first import Groups, oldest_first
 
 if TYPE_CHECKING:
     from papers.equations.harmonic import Pages

@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness.rounds import SETTLING, Slice, steady_seconds, watch_in_turn
 from benchmarks.harness.run import Run
 from benchmarks.harness.samples import rounded
-from semistream.algorithms import choose
-from semistream.cost.models import Setting
-from semistream.cost.predict import predicted
-from semistream.cost.tuning.knobs import knobs_of
-from semistream.cost.tuning.tune import tuned
-from semistream.cost.unit_costs import Fit
 from semistream.errors import BudgetError
 from semistream.join import Join
+from semistream.planning.planner import JoinPredictor, Problem
+from semistream.planning.tune import knobs_of, tune
 from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
@@ -25,8 +21,8 @@ if TYPE_CHECKING:
     from papers.run.cells import Cell, Group
     from papers.run.scale import Scale
     from papers.run.sources import Prepared
-    from semistream.cost.unit_costs import UnitCosts
     from semistream.master import FileMaster
+    from semistream.planning.machine import Machine
 
     Facts = dict[str, Any]
 
@@ -43,6 +39,7 @@ __all__ = [
 ]
 
 _OPTIMUM = "optimum"  # in an experiment's file: what the model chooses
+_NOT_SIMULATED = {"pcsrj"}  # several nodes
 _ITERATIONS = 4_000  # of the paper's count of what pinned pages serve
 
 
@@ -51,7 +48,7 @@ class Bench:
     """What a group is measured with."""
 
     data: Prepared
-    costs: UnitCosts
+    machine: Machine
     scale: Scale
     known: dict[Cell, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     """Options that were found."""
@@ -65,6 +62,14 @@ class Bench:
         return JoinSpec.resolve(
             self.master(cell), self.data.schema, self.data.on, "inner", None, ""
         )
+
+    def problem(self, cell: Cell, **options: Any) -> Problem:
+        """Return a cell's join as it is simulated."""
+        data, name = self.data, cell.series.algorithm
+        assert data.demand is not None  # noqa: S101 - all that are predicted are synthetic
+        spec = self.spec(cell)
+        master = self.master(cell)
+        return Problem(spec, master, data.view, data.demand, self.machine, False, name, options)
 
 
 @dataclass(frozen=True)
@@ -91,10 +96,9 @@ def _options(cell: Cell, bench: Bench) -> dict[str, Any]:
     options = {key: value for key, value in cell.series.options.items() if value != _OPTIMUM}
     options |= {key: int(value) for key, value in cell.knobs}
     by_model = cell.knobs or len(options) < len(cell.series.options)
-    if not by_model or all(knob.option in options for knob in knobs_of(name)):
+    if not by_model or all(option in options for option in knobs_of(name)):
         return options
-    assert bench.data.demand is not None  # noqa: S101 - all that are tuned are synthetic
-    best = tuned(name, bench.spec(cell), cell.memory, bench.data.demand, bench.costs)
+    best, *_ = tune(bench.problem(cell), cell.memory)
     return {**best.options, **options}
 
 
@@ -163,7 +167,7 @@ def rates(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
     names = {str(number): cell for number, cell in enumerate(runs)}
     seen = watched({name: runs[cell] for name, cell in names.items()}, bench.scale)
     for name, cell in names.items():
-        beside = _plan(runs[cell]) | _predicted(cell, bench, runs[cell].join.metrics.rows_in)
+        beside = _plan(runs[cell]) | _predicted(cell, bench)
         runs[cell].join.close()
         yield cell, facts_of(seen[name]) | beside | {"memory": cell.memory}
     yield from refused
@@ -195,17 +199,16 @@ def _begun(cells: Sequence[Cell], bench: Bench) -> tuple[dict[Cell, Run], list[t
     return runs, refused
 
 
-def _predicted(cell: Cell, bench: Bench, age: int) -> Facts:
-    """Predict the rate of a join that has had so many rows; how long it took has no part in it."""
-    data, name = bench.data, cell.series.algorithm
-    if data.demand is None or cell.series.unique:
+def _predicted(cell: Cell, bench: Bench) -> Facts:
+    """Predict the rate of a join that has settled, by simulation."""
+    data = bench.data
+    if data.demand is None or cell.series.unique or cell.series.algorithm in _NOT_SIMULATED:
         return {}
     options = options_of(cell, bench)
-    _, task, plan = choose(name, bench.spec(cell), cell.memory, None, options)
-    setting = Setting(task, plan, data.demand, Fit(), age, data.batches[0].num_rows)
-    found = predicted(name, setting, bench.costs)
+    predictor = JoinPredictor(bench.problem(cell, **options), data.batches[0].num_rows)
     shown = {name: options[name] for name in ("k", "l", "buffer") if name in options}
-    return {"predicted": rounded(found.rate)} | ({"options": shown} if shown else {})
+    rate = predictor.predict(cell.memory).rate
+    return {"predicted": rounded(rate)} | ({"options": shown} if shown else {})
 
 
 def middle(samples: Sequence[float]) -> float:

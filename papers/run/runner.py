@@ -14,6 +14,8 @@ from papers.run.measure import Bench, pinned, rates
 from papers.run.nodes import side_by_side
 from papers.run.searches import least, optimum, reads
 from papers.run.sources import origin_of, prepare
+from semistream.planning.measure import machine_at_hand
+from semistream.spec import JoinSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from papers.experiment import Experiment
     from papers.run.cells import Cell, Group
     from papers.run.scale import Scale
-    from semistream.cost.profile import Profile
+    from semistream.planning.machine import Machine
 
     Record = dict[str, Any]
 
@@ -39,7 +41,7 @@ def path_of(output: Path, name: str) -> Path:
     return output / "runs" / f"{name}.json"
 
 
-def begin(name: str, experiment: Experiment, scale: Scale, profile: Profile) -> Record:
+def begin(name: str, experiment: Experiment, scale: Scale) -> Record:
     """Make a record without runs."""
     return {
         "kind": "reproduce",
@@ -54,7 +56,6 @@ def begin(name: str, experiment: Experiment, scale: Scale, profile: Profile) -> 
         "read": "direct",
         "origin": "",
         "machine": describe(),
-        "profile": {"machine": dict(profile.machine), "costs": profile.costs.as_dict()},
         "groups": [],
         "runs": [],
     }
@@ -65,13 +66,16 @@ def measured(
     experiment: Experiment,
     scale: Scale,
     output: Path,
-    profile: Profile,
+    machine: Machine | None,
     say: Callable[[str], None],
 ) -> Iterator[Record]:
-    """Measure an experiment; give its record after every group, those done before included."""
+    """Measure an experiment; give its record after every group, those done before included.
+
+    Predictions are for ``machine``, or for this one, measured with the rows of each group.
+    """
     one_thread()
     path = path_of(output, name)
-    fresh = begin(name, experiment, scale, profile)
+    fresh = begin(name, experiment, scale)
     fresh["origin"] = origin_of(experiment.data, output / "data")
     record = _resumed(path, fresh)
     for group in groups(experiment, record["factor"]):
@@ -79,7 +83,9 @@ def measured(
             say(f"{name}, {group.name}")
             folder = output / "data"
             data = prepare(experiment.data, group.rows, group.exponent, scale, folder)
-            bench = Bench(data, profile.costs, scale.settled(group.rows))
+            spec = JoinSpec.resolve(data.master, data.schema, data.on, "inner", None, "")
+            costs = machine or machine_at_hand(spec, data.view)
+            bench = Bench(data, costs, scale.settled(group.rows))
             found = _group(group, experiment, bench, folder)
             record["runs"] += [_run(group, cell, facts) for cell, facts in found]
             record["groups"].append(group.name)

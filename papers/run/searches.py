@@ -10,12 +10,11 @@ import numpy as np
 
 from benchmarks.harness.samples import rounded
 from papers.run.measure import facts_of, middle, started, watched
-from semistream.cost.planning.least import least_memory
-from semistream.cost.planning.question import Question
-from semistream.cost.tuning.knobs import knobs_of
-from semistream.cost.tuning.tune import tuned
 from semistream.engine.plan import Task
 from semistream.errors import BudgetError
+from semistream.planning.curve import Asked, draw_curve
+from semistream.planning.planner import JoinPredictor
+from semistream.planning.tune import knobs_of, tune
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,15 +32,12 @@ _FEW = 8  # reads of each size in a round
 def optimum(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
     """Find the best disk buffer: by the model, and of several that are measured in turn."""
     (cell,) = group.cells
-    demand = bench.data.demand
-    assert demand is not None  # noqa: S101 - all of the kind are synthetic
-    spec = bench.spec(cell)
-    model = tuned(cell.series.algorithm, spec, cell.memory, demand, bench.costs)
-    (knob,) = knobs_of(cell.series.algorithm)
-    axis = knob.axis(Task.of(spec, cell.memory, None))
-    chosen = int(model.options[knob.option])
-    sizes = sorted({chosen, *(int(size) for size in axis.grid(bench.scale.candidates))})
-    tried = {str(size): replace(cell, knobs=((knob.option, size),)) for size in sizes}
+    model, *_ = tune(bench.problem(cell), cell.memory)
+    ((option, values),) = knobs_of(cell.series.algorithm).items()
+    chosen = int(model.options[option])
+    task = Task.of(bench.spec(cell), cell.memory, None)
+    sizes = sorted({chosen, *(int(size) for size in values(task, bench.scale.candidates))})
+    tried = {str(size): replace(cell, knobs=((option, size),)) for size in sizes}
     runs = {size: started(one, bench) for size, one in tried.items()}
     seen = {size: facts_of(some) for size, some in watched(runs, bench.scale).items()}
     for run in runs.values():
@@ -74,23 +70,20 @@ def reads(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
                 readers[cell].load(first, count)
             spent[cell].append((time.perf_counter() - start) / _FEW / count)
     for cell, samples in spent.items():
-        predicted = bench.costs.c_io["direct"](float(counts[cell] * page)) / counts[cell]
+        predicted = bench.machine.read_seconds(counts[cell] * page) / counts[cell]
         found = {"value": middle(samples), "samples": samples, "predicted": predicted}
         yield cell, found | {"pages": counts[cell]}
 
 
 def least(group: Group, bench: Bench) -> Iterator[tuple[Cell, Facts]]:
     """Find the least memory for a rate: by the planner, and by rates measured around it."""
-    demand = bench.data.demand
-    assert demand is not None  # noqa: S101 - all of the kind are synthetic
     for cell in group.cells:
-        name = cell.series.algorithm
-        question = Question(bench.spec(cell), demand, bench.costs, (name,))
-        planned = least_memory(question, name, cell.rate).memory
+        planned = draw_curve(JoinPredictor(bench.problem(cell)), Asked(rate=cell.rate)).chosen
         if planned is None:
             yield cell, {"refused": f"no budget is predicted to give {cell.rate:,.0f} rows/s"}
             continue
-        yield cell, _around(cell, bench, planned) | {"predicted": planned, "rate": cell.rate}
+        found = _around(cell, bench, planned.memory)
+        yield cell, found | {"predicted": planned.memory, "rate": cell.rate}
 
 
 def _around(cell: Cell, bench: Bench, planned: int) -> Facts:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 from benchmarks.engine.workload import BATCH_ROWS, Feed, Workload
 from papers.run.weather import FOLDER, origin, read_reports, stand_in
 from semistream import build_master
-from semistream.cost.demand import Demand
 from semistream.errors import OptionError
 from semistream.master import open_master
+from semistream.planning.demand import Demand
+from semistream.planning.view import View, take_view
 from semistream.workloads import Zipf
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class Prepared:
     demand: Demand | None
     """None where it is not known; then nothing is predicted."""
 
+    @cached_property
+    def view(self) -> View:
+        """Some of the master's pages, on which joins are simulated."""
+        return take_view(self.master)
+
     @property
     def schema(self) -> pa.Schema:
         """The stream's columns."""
@@ -71,7 +77,7 @@ def _zipf(data: Data, scale: Scale, folder: Path) -> Prepared:
     law = Zipf(workload.keys, data.exponent, scatter=not data.sorted)
     stream = replace(workload.stream(data.exponent), zipf=law, row_bytes=data.stream_bytes)
     batches = Feed.of(stream, max(scale.feed_rows, data.rows)).batches
-    demand = Demand.zipf(workload.keys, data.exponent, master.pages, by_rank=data.sorted)
+    demand = Demand.zipf(workload.keys, data.exponent, scattered=not data.sorted)
     return Prepared(master, master, batches, {"key": "key"}, demand)
 
 
@@ -83,7 +89,7 @@ def _tpch(data: Data, scale: Scale, folder: Path) -> Prepared:
     first = _reader(suppliers, first_only="ps_partkey")
     unique = _built(place / f"unique-{scale.page_bytes}", first, "ps_partkey", scale)
     batches = tuple(_taken(_rows(place / "lineitem.parquet"), max(scale.feed_rows, data.rows)))
-    demand = Demand.zipf(master.statistics.values, 0.0, master.pages)
+    demand = Demand.zipf(master.statistics.values, 0.0)
     return Prepared(master, unique, batches, {"l_partkey": "ps_partkey"}, demand)
 
 

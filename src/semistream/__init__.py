@@ -13,15 +13,15 @@ from semistream.join import Join
 from semistream.master import Master, open_master
 
 if TYPE_CHECKING:
-    from semistream.cost.planning.planner import plan
     from semistream.master import sync_master
+    from semistream.planning.planner import plan
 else:  # a join needs neither a builder nor the planner
     from semistream.lazy import lazy_names
 
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "plan": "semistream.cost.planning.planner",
+            "plan": "semistream.planning.planner",
             "sync_master": "semistream.master.sync.sync",
         },
     )

@@ -12,8 +12,9 @@ import pyarrow.parquet
 import pytest
 
 from semistream import build_master
-from semistream.cost.sampling.sample import sample_source
 from semistream.errors import OptionError
+from semistream.planning.sample import read_sample
+from semistream.planning.view import take_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,9 +48,9 @@ def test_a_topic_is_read_to_its_end(broker: Broker, products: Master) -> None:
     producer.produce("sampled-sales", None, b"gone")
     assert producer.flush(60) == 0
     source = f"kafka://{broker.address}/sampled-sales"
-    sample = sample_source(source, products, {"product": "id"})
-    assert (sample.rows, sample.nulls) == (3_000, 300)
-    assert sample.counts.tolist() == [100] * 18
-    assert sample_source(source, products, {"product": "id"}, rows=700).rows == 700
+    view = take_view(products)
+    sample = read_sample(source, view, {"product": "id"})
+    assert sample.rows == 3_000
+    assert sorted(sample.demand.counts.tolist())[-18:] == [100] * 18
     with pytest.raises(OptionError, match=r"topic 'sampled' is not known; .* mean 'sampled-sales'"):
-        sample_source(f"kafka://{broker.address}/sampled", products, {"product": "id"})
+        read_sample(f"kafka://{broker.address}/sampled", view, {"product": "id"})

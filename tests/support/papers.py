@@ -7,10 +7,10 @@ from typing import Any
 from benchmarks.harness.rounds import Pace
 from papers.reading import experiments
 from papers.run.scale import Scale
-from semistream.cost.example import example_profile
+from semistream.planning.machine import Machine
 
 TINY = Scale("tiny", Pace(0.005, 2, 0.01), "4KB", 60_000, feed_rows=20_000, candidates=3)
-PROFILE = example_profile()
+MACHINE = Machine()
 EXPERIMENTS = experiments()
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from semistream.algorithms.published.parts.oldest_first import grouped, oldest_first
 from semistream.algorithms.published.tuned_x_hybridjoin import best_non_swappable
 from semistream.arrow.keys import Keys
 from semistream.arrow.types import decode, encode, plain_type, row_bytes, row_width
-from semistream.cost.queue import grouped, oldest_first
 from semistream.errors import OptionError
 from semistream.master.build.sort import ExternalSort
 from semistream.master.files.filter import KeyFilter, filter_words

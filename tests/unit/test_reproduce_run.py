@@ -22,7 +22,7 @@ from papers.run.scale import SCALES, scale_of
 from papers.run.sources import prepare
 from papers.run.weather import FOLDER
 from semistream.errors import OptionError
-from support.papers import EXPERIMENTS, PROFILE, TINY
+from support.papers import EXPERIMENTS, MACHINE, TINY
 
 
 def small(name: str):
@@ -32,7 +32,7 @@ def small(name: str):
 
 
 def run(name, output):
-    *_, record = measured(name, small(name), TINY, output, PROFILE, lambda _: None)
+    *_, record = measured(name, small(name), TINY, output, MACHINE, lambda _: None)
     return with_points(record)
 
 
@@ -88,14 +88,14 @@ def test_a_run_goes_on_where_it_stopped(output, monkeypatch):
 def test_what_was_measured_in_another_way_is_measured_anew(output):
     name = "meshjoin/figure-8"
     other = replace(TINY, pace=Pace(0.005, 3, 0.01))
-    first, *_ = measured(name, small(name), other, output, PROFILE, lambda _: None)
+    first, *_ = measured(name, small(name), other, output, MACHINE, lambda _: None)
     assert len(first["runs"][0]["samples"]) == 3
 
 
 def test_the_real_reports_take_the_place_of_the_stand_in(tmp_path):
     name = "moij/figure-7e"
     experiment = replace(small(name), values=EXPERIMENTS[name].values[-1:])
-    (before,) = measured(name, experiment, TINY, tmp_path, PROFILE, lambda _: None)
+    (before,) = measured(name, experiment, TINY, tmp_path, MACHINE, lambda _: None)
     assert before["origin"] == "a stand-in for NDP-026B"
     folder = tmp_path / "data" / FOLDER
     folder.mkdir()
@@ -103,7 +103,7 @@ def test_the_real_reports_take_the_place_of_the_stand_in(tmp_path):
     for month, count in ((4, before["runs"][0]["rows"]), (12, 2_000)):
         lines = (report(month, x) for x in draw.integers(0, 300, count))
         (folder / f"month-{month}").write_text("\n".join(lines))
-    (after,) = measured(name, experiment, TINY, tmp_path, PROFILE, lambda _: None)
+    (after,) = measured(name, experiment, TINY, tmp_path, MACHINE, lambda _: None)
     assert after["origin"] == "NDP-026B"
     assert after["groups"] == before["groups"]
     assert "NDP-026B)" in caption(experiment, after)
@@ -158,7 +158,7 @@ def test_an_experiment_that_is_not_known_is_a_message():
 
 def test_pcsrj_runs_on_two_processes(tmp_path):
     experiment = replace(EXPERIMENTS["pcsrj/figure-3d"], values=(1.0,))
-    (record,) = measured("pcsrj/figure-3d", experiment, TINY, tmp_path, PROFILE, lambda _: None)
+    (record,) = measured("pcsrj/figure-3d", experiment, TINY, tmp_path, MACHINE, lambda _: None)
     runs = {one["label"]: one for one in record["runs"]}
     assert runs["pcsrj"]["value"] > 0
     assert len(runs["pcsrj"]["samples"]) == len(runs["cachejoin"]["samples"]) >= 2

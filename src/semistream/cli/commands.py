@@ -10,11 +10,9 @@ from rich.table import Table
 
 from semistream import __version__
 from semistream.algorithms import algorithms as known_algorithms
-from semistream.cli import generate, jars, master, pipeline
+from semistream.cli import generate, jars, master, pipeline, planning
 from semistream.cli.demo.command import demo
 from semistream.cli.terminal import BUDGETS, DATA, PIPELINES, AsJson, console
-from semistream.cost.planning import commands as planning_commands
-from semistream.cost.tuning import command as tune_command
 
 __all__ = ["app"]
 
@@ -30,8 +28,8 @@ for command in (pipeline.run, pipeline.check, pipeline.replay, demo):
     app.command(command.__name__, rich_help_panel=PIPELINES)(command)
 app.add_typer(generate.app, name="generate", rich_help_panel=DATA)
 app.add_typer(jars.app, name="jars", rich_help_panel=PIPELINES)
-planning_commands.add_to(app)
-tune_command.add_to(app)
+app.command("plan", rich_help_panel=BUDGETS)(planning.plan)
+app.command("tune", rich_help_panel=BUDGETS)(planning.tune)
 
 
 def _print_version(asked: bool) -> None:

@@ -17,15 +17,12 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
-from rich.text import Text
 
 from semistream.errors import OptionError, SemistreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from semistream.cost.sheet import Sheet
     from semistream.master import Progress as BuildProgress
 
 __all__ = [
@@ -41,7 +38,6 @@ __all__ = [
     "needed",
     "progress_bar",
     "show",
-    "terminal_table",
 ]
 
 PIPELINES, DATA, BUDGETS = "Pipelines", "Master tables and test data", "Budgets and algorithms"
@@ -109,13 +105,3 @@ def build_bar() -> Iterator[Callable[[BuildProgress], None]]:
     with progress_bar() as bar:
         task = bar.add_task("read", total=None)
         yield lambda p: bar.update(task, description=p.phase, completed=p.rows, total=p.total)
-
-
-def terminal_table(sheet: Sheet) -> Table:
-    """Draw a sheet for the terminal."""
-    table = Table(title=sheet.title, caption=sheet.note)
-    for number, head in enumerate(sheet.heads):
-        table.add_column(head, justify="right" if number else "left")
-    for row in sheet.rows:
-        table.add_row(*(Text(text, "red" if text.startswith("✗") else "") for text in row))
-    return table

@@ -1,37 +1,33 @@
-"""A description of the machine that a figure was measured on."""
+"""What the machine at hand is, and what of its memory is free."""
 
 from __future__ import annotations
 
 import os
 import platform
-from datetime import UTC, datetime
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["describe", "source_hash"]
+__all__ = ["describe", "free_memory"]
 
 
 def describe() -> dict[str, object]:
-    """Describe the machine, its versions and its load, for a record of results."""
-    packages = ("semistream", "numpy", "pyarrow", "numba")
+    """Return what decides how fast this machine is: its processor, and the versions of packages."""
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "kernel": platform.release().split("-")[0],
         "python": platform.python_version(),
-        "load": [round(load, 2) for load in os.getloadavg()],
-        "source": source_hash(),
-        "versions": {name: version(name) for name in packages},
+        "versions": {name: version(name) for name in ("semistream", "numpy", "pyarrow", "numba")},
     }
 
 
-def source_hash() -> str:
-    """Return a hash of the package's code."""
-    code = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return sha256(b"".join(file.read_bytes() for file in code)).hexdigest()[:12]
+def free_memory() -> int:
+    """Return the bytes of memory that this host, or its control group, could still use."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    free = next((1024 * int(line[1]) for line in lines if line[0] == "MemAvailable:"), 0)
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = Path(limit).read_text().strip() if Path(limit).exists() else ""
+        free = min(free, int(text)) if text.isdigit() else free
+    return free
 
 
 def _cpu() -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistream.algorithms.published.parts.oldest_first import grouped, oldest_first
 from semistream.algorithms.published.x_hybridjoin import XHybridjoin, XHybridjoinSettings
-from semistream.cost.queue import grouped, oldest_first
 from semistream.engine.algorithm import positive
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class TunedXHybridjoin(XHybridjoin):
     -----
     From the paper: k and l as separate sizes, tuned. Decided here: the paper tunes by a model of
     one known Zipf distribution; without one, l is chosen from the counts of the pages, anew as they
-    change, so that the fewest pages are read for a stream row (`oldest_first` of the cost models),
+    change, so that the fewest pages are read for a stream row (`oldest_first`),
     and the window gets what the pinned pages leave. k is chosen as the pages that 128 KB hold, or
     an eighth of the budget: below that size a read costs mostly its fixed part.
 

@@ -101,7 +101,7 @@ def enrich_frame(
 def _shortage(job: Job, master: Master, way: str) -> BudgetError | None:
     """Return why a job's memory is too small for a way through Python."""
     try:
-        (job.keys_only() if way == "keys" else job).check_budget(master)
+        (job.keys_only() if way == "keys" else job).choose_join(master)
     except BudgetError as error:
         return error
     return None

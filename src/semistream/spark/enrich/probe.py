@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from semistream.spark.cluster.executors import context_of, executors, is_local
 from semistream.spark.lookup.database import check_table
 from semistream.spark.lookup.snapshot import may_pin, warn_unpinned
 from semistream.spark.lookup.worker import open_files
+from semistream.system.machine import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -90,14 +90,4 @@ def _report(job: Job) -> _Report:
     except (SemistreamError, OSError) as failure:
         error = f"{failure}."
     pins = not job.is_versioned or may_pin(job.path)
-    return _Report(socket.gethostname(), error, _free(), held, pins)
-
-
-def _free() -> int:
-    """Return the bytes of memory that this host, or its control group, could still use."""
-    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
-    free = next((1024 * int(line[1]) for line in lines if line[0] == "MemAvailable:"), 0)
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        text = Path(limit).read_text().strip() if Path(limit).exists() else ""
-        free = min(free, int(text)) if text.isdigit() else free
-    return free
+    return _Report(socket.gethostname(), error, free_memory(), held, pins)

@@ -35,13 +35,20 @@ if TYPE_CHECKING:
 
     Describe = Callable[[str, str], str]
 
-__all__ = ["by_jvm", "why_not"]
+__all__ = ["by_jvm", "unfit", "why_not"]
 
 
 def why_not(spark: SparkSession, job: Job, master: Master) -> str:
     """Return why the JVM cannot do the look-ups of a job; empty if it can."""
     if context_of(spark) is None:
         return "over Spark Connect there is no way to Spark's JVM"
+    if batch_of_driver(spark):
+        return "in a foreachBatch rows are counted by Python's workers"
+    return unfit(job, master) or _why_no_classes(spark)
+
+
+def unfit(job: Job, master: Master) -> str:
+    """Return why no JVM could do the look-ups of a job, whatever the session is."""
     if not (isinstance(master, FileMaster) and master.is_mapped):
         return f"read={job.read!r} is done in Python"
     if job.algorithm != "adaptive" or job.options:
@@ -52,11 +59,9 @@ def why_not(spark: SparkSession, job: Job, master: Master) -> str:
         return "snapshots cannot be pinned there, and Java opens their files by name"
     if job.refuses:
         return "on_missing='error' tells the keys that are missing, which Python does"
-    if batch_of_driver(spark):
-        return "in a foreachBatch rows are counted by Python's workers"
     if job.how in {"inner", "left"} and master.statistics.most_duplicates > 1:
         return "a key has several rows in this master"
-    return _why_not_snapshot(job, master) or _why_no_classes(spark)
+    return _why_not_snapshot(job, master)
 
 
 def _why_no_classes(spark: SparkSession) -> str:

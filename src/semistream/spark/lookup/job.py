@@ -22,6 +22,8 @@ from semistream.units import parse_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from semistream.algorithms import Algorithm
+    from semistream.engine.plan import Plan, Task
     from semistream.master import Master
     from semistream.master.database.master import DatabaseMaster
     from semistream.metrics import Metrics
@@ -101,14 +103,16 @@ class Job(EnrichOptions):
             shape=shape_of(master, spec.payload),
         )
 
-    def check_budget(self, master: Master) -> None:
-        """Refuse a budget that is too small for a task, before one starts."""
+    def choose_join(self, master: Master) -> tuple[type[Algorithm], Task, Plan]:
+        """Return the plan of a task's join; refuse a budget that is too small for it."""
         columns = self.select if self.how in {"inner", "left"} else None
         spec = JoinSpec.resolve(
             master, self.stream, self.on, self._join_how, columns, self.prefix, self.mark
         )
         shared = self.shared
-        choose(self.algorithm, spec, self.memory, None, self.options, shared, self._for_joins)
+        return choose(
+            self.algorithm, spec, self.memory, None, self.options, shared, self._for_joins
+        )
 
     def _for_joins(self, memory: int) -> int:
         """Return the part of a budget that is not for answers."""

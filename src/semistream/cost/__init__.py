@@ -1,1 +1,0 @@
-"""What a budget buys: cost models, unit costs of this machine, tuning, planning."""

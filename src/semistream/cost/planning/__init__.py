@@ -1,1 +1,0 @@
-"""The planner: what a budget buys, or what a rate needs, before anything runs."""

@@ -1,1 +1,0 @@
-"""What a sample of a stream tells: skew, absent keys, bytes of a row."""

@@ -1,1 +1,0 @@
-"""Tuning: the split of the memory, and the page size, with the highest rate."""
