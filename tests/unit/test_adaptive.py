@@ -451,7 +451,7 @@ def test_two_joins_on_one_master_in_turn(read, path):
                 if batch is None:
                     results[i] = None
                 else:
-                    watched._keep(batch)
+                    watched.out.append(batch)
     for watched, stream in zip(joins, streams, strict=True):
         same_rows(watched.finish(), expected([stream]))
 
