@@ -176,7 +176,9 @@ def test_this_machine_is_measured_once_and_kept(master, tmp_path, monkeypatch):
     problem = pose(master)
     machine = problem.machine
     assert "just now" in machine.source
-    for cost in ("read", "run", "match", "output", "intake", "lookup"):
+    for cost in ("run", "match", "output", "append", "upkeep", "chunk", "submit"):
+        assert 0 <= getattr(machine, cost) < 0.1, cost  # so short a run may find nothing of some
+    for cost in ("read", "intake", "lookup"):
         assert 0 < getattr(machine, cost) < 0.1, cost
     again = pose(master).machine
     assert again == machine
