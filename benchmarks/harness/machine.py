@@ -6,10 +6,10 @@ import os
 import platform
 from datetime import UTC, datetime
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 
 import semistream
+from semistream.system import machine
 
 
 def describe() -> dict[str, object]:
@@ -17,20 +17,9 @@ def describe() -> dict[str, object]:
     code = sorted(Path(semistream.__file__).parent.rglob("*.py"))
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
+        **machine.describe(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release().split("-")[0],
-        "python": platform.python_version(),
         "load": [round(load, 2) for load in os.getloadavg()],
         "source": sha256(b"".join(file.read_bytes() for file in code)).hexdigest()[:12],
-        "versions": {name: version(name) for name in ("semistream", "numpy", "pyarrow", "numba")},
     }
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if "model name" in line), "unknown")
