@@ -312,12 +312,12 @@ def test_a_pin_that_is_lost_while_a_batch_is_tried_again_is_told(spark, folder, 
     [note] = folder.glob("*/semistream-batches/0")
     told = json.loads(note.read_text())
     once = MicroBatch(told["query"], 0, offsets=told["offsets"])
-    decisions = writer.decisions(spark)
+    decisions = writer.batch_log(spark)
     before = tuple(each["files"] for each in told["snapshots"])
     assert decisions.begin(once, lambda: before) == before
     give_pins_up(folder)
     with pytest.raises(CheckpointError, match=r"snapshot .* of the master .*products"):
-        decisions.begin(once, lambda: writer._pinned(once))
+        decisions.begin(once, lambda: writer._pin(once))
 
 
 def test_notes_of_earlier_batches_are_removed(spark, folder):
