@@ -23,23 +23,12 @@ if TYPE_CHECKING:
 
     from semistream.pipeline import Pipeline
     from semistream.pipeline.file.check import Flow
+    from semistream.pipeline.file.ends import Sink, Source
 
 __all__ = ["CheckpointError", "claim", "parse_note", "query_of", "verify"]
 
 NOTE = "semistream.json"
 _KEYS = frozenset({"id", "name", "source", "sink", "masters", "output"})
-_SAME_SOURCE = {
-    "files": ("path", "format"),
-    "kafka": ("topic",),
-    "generator": ("keys", "skew", "seed", "row_bytes", "absent", "stride", "strings"),
-    "rate": ("rows_per_second",),
-}
-_SAME_SINK = {
-    "parquet": ("path",),
-    "delta": ("path",),
-    "kafka": ("topic",),
-    "postgresql": ("url", "table"),
-}
 
 
 class CheckpointError(SemistreamError, ValueError):
@@ -126,8 +115,8 @@ def parse_note(text: str, path: str, keys: AbstractSet[str]) -> dict[str, Any]:
 def _facts(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
     """Return what must stay the same for a query to go on."""
     return {
-        "source": _identity(pipeline.source, _SAME_SOURCE),
-        "sink": _identity(pipeline.sink, _SAME_SINK),
+        "source": _identity(pipeline.source),
+        "sink": _identity(pipeline.sink),
         "masters": [
             {
                 "name": step.enrichment.name,
@@ -162,8 +151,8 @@ def _ways(pipeline: Pipeline) -> Iterator[tuple[str, Any]]:
         yield from ((f"waiting.{name}", given) for name, given in vars(pipeline.waiting).items())
 
 
-def _identity(end: Any, same: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:  # noqa: ANN401
-    return {"kind": end.kind, **{name: getattr(end, name) for name in same.get(end.kind, ())}}
+def _identity(end: Source | Sink) -> dict[str, Any]:
+    return {"kind": end.kind, **{name: getattr(end, name) for name in end.identity}}
 
 
 def _types(fields: Iterable[pa.Field]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -74,9 +74,16 @@ ColumnTypes = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesSource(Section):
+class _End(Section):
+    identity: ClassVar[tuple[str, ...]]
+    """The fields that must stay the same for a checkpoint to be resumed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesSource(_End):
     """A folder into which files are put."""
 
+    identity: ClassVar[tuple[str, ...]] = ("path", "format")
     kind: Literal["files"] = "files"
     path: Annotated[str, PATH]
     """The folder."""
@@ -96,9 +103,10 @@ class FilesSource(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaSource(Section):
+class KafkaSource(_End):
     """A topic of Kafka's, its values JSON objects or raw bytes."""
 
+    identity: ClassVar[tuple[str, ...]] = ("topic",)
     kind: Literal["kafka"] = "kafka"
     servers: Annotated[str, values.TEXT]
     """The brokers, as host:9092."""
@@ -134,9 +142,18 @@ class KafkaSource(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratorSource(Section):
+class GeneratorSource(_End):
     """Built-in sales, whose keys follow Zipf's law."""
 
+    identity: ClassVar[tuple[str, ...]] = (
+        "keys",
+        "skew",
+        "seed",
+        "row_bytes",
+        "absent",
+        "stride",
+        "strings",
+    )
     kind: Literal["generator"] = "generator"
     keys: Annotated[int, values.count()]
     """How many keys there are."""
@@ -178,9 +195,10 @@ class GeneratorSource(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RateSource(Section):
+class RateSource(_End):
     """Spark's own test source: columns timestamp and value."""
 
+    identity: ClassVar[tuple[str, ...]] = ("rows_per_second",)
     kind: Literal["rate"] = "rate"
     rows_per_second: Annotated[int, values.count()] = 1000
     """How many rows a second."""
@@ -194,7 +212,8 @@ _WRITER = "Options of Spark's writer."
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TableSink(Section):
+class _TableSink(_End):
+    identity: ClassVar[tuple[str, ...]] = ("path",)
     path: Annotated[str, PATH, Field(description="The folder.")]
     partition_by: Annotated[tuple[str, ...], values.names(), Field(description=_PARTITIONS)] = ()
     options: Annotated[Options, Field(description=_WRITER)] = field(default_factory=dict)
@@ -215,9 +234,10 @@ class DeltaSink(_TableSink):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaSink(Section):
+class KafkaSink(_End):
     """A topic of Kafka's: a JSON object a row."""
 
+    identity: ClassVar[tuple[str, ...]] = ("topic",)
     kind: Literal["kafka"] = "kafka"
     servers: Annotated[str, values.TEXT]
     """The brokers, as host:9092."""
@@ -230,9 +250,10 @@ class KafkaSink(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PostgresqlSink(Section):
+class PostgresqlSink(_End):
     """A table of PostgreSQL's."""
 
+    identity: ClassVar[tuple[str, ...]] = ("url", "table")
     kind: Literal["postgresql"] = "postgresql"
     url: Annotated[str, Kind(_read_url, values.TEXT.schema)]
     """The database, as postgresql://host:5432/database."""
@@ -262,9 +283,10 @@ class PostgresqlSink(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConsoleSink(Section):
+class ConsoleSink(_End):
     """Some rows of each batch, printed."""
 
+    identity: ClassVar[tuple[str, ...]] = ()
     kind: Literal["console"] = "console"
     rows: Annotated[int, values.count()] = 20
     """How many rows of a batch."""
@@ -273,9 +295,10 @@ class ConsoleSink(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoopSink(Section):
+class NoopSink(_End):
     """Nowhere: for measuring."""
 
+    identity: ClassVar[tuple[str, ...]] = ()
     kind: Literal["noop"] = "noop"
 
 
