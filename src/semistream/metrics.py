@@ -51,7 +51,7 @@ class Metrics:
 
     @classmethod
     def total(cls, several: Iterable[Metrics]) -> Metrics:
-        """Give the sums of several joins' counters.
+        """Return the sums of several joins' counters.
 
         Examples
         --------
@@ -62,5 +62,5 @@ class Metrics:
         return cls(**{name: sum(each[name] for each in counters) for name in vars(cls())})
 
     def as_dict(self) -> dict[str, int]:
-        """Give the counters by name."""
+        """Return the counters by name."""
         return asdict(self)

@@ -34,7 +34,7 @@ def elapsed() -> float:
 
 
 def parse_bytes(size: int | str, what: str = "memory") -> int:
-    """Give the number of bytes that ``size`` stands for.
+    """Return the number of bytes that ``size`` stands for.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _shortened(value: object) -> object:
 
 
 def parse_count(value: int | str, what: str = "rows") -> int:
-    """Give the number that ``value`` stands for: K, M and B are thousands, millions, billions.
+    """Return the number that ``value`` stands for: K, M and B are thousands, millions, billions.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def format_bytes(size: float) -> str:
 
 
 def parse_seconds(time: float | str | timedelta, what: str = "keep") -> float:
-    """Give the number of seconds that ``time`` stands for.
+    """Return the number of seconds that ``time`` stands for.
 
     Parameters
     ----------

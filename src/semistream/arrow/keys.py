@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     TypeName = Callable[[pa.DataType], str]
-    """Gives the name of a type in messages."""
+    """Return the name of a type, for messages."""
     Words = npt.NDArray[np.uint64]
 
 __all__ = ["Codes", "Keys", "is_among", "null_keys", "random_salt"]

@@ -130,7 +130,7 @@ class Running:
             pass
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all memory."""
         self._join.close()
 
     @property
