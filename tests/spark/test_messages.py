@@ -74,12 +74,12 @@ PLANS = [
     ({"stream_schema": 7, "on": "id"}, "schema is 7; give a pyarrow.Schema"),
     ({"on": 7, "stream_schema": STREAM}, "on=7 names no columns; give"),
     ({"select": "price"}, "select='price' is one string; give a list"),
-    ({"algorithms": "inlj"}, r"algorithms='inlj' is one string; give .*algorithms=\['inlj'\]"),
+    ({"algorithm": ["inlj"]}, r"algorithm .*inlj.* is not known; choose one of"),
     ({"absent": "x"}, "absent='x' is no number; give one"),
     ({"stream_row": None}, "stream_row=None is no number; give one"),
     ({"batch_rows": "x"}, "batch_rows='x' is no number; give one"),
     ({"sample": 7}, "sample=7 is no sample; give files"),
-    ({"profile": 7}, "profile=7 is no profile; give the file"),
+    ({"machine": 7}, "machine=7 is no machine; give a Machine, a mapping"),
 ]
 
 

@@ -445,3 +445,19 @@ def test_sales_are_a_function_of_the_row_number():
         assert part.equals(whole.slice(start, end - start))
     first, second = whole["key"][:BLOCK], whole["key"][BLOCK : 2 * BLOCK]
     assert first != second
+
+
+def test_a_name_that_was_given_stays_and_others_go_round_it(file):
+    path = file(
+        "source: {kind: rate}\nsink: {kind: noop}\nenrich:\n"
+        "  - {master: p, on: a}\n  - {master: q, on: a, name: p}\n"
+    )
+    assert [step.name for step in read_pipeline(path).enrich] == ["p_2", "p"]
+
+
+@pytest.mark.parametrize("name", ["s3://bucket/sales", "file:/data/sales"])
+def test_a_pipeline_named_by_a_url_has_its_checkpoint_there(file, name):
+    path = file(
+        f"name: '{name}'\nsource: {{kind: rate}}\nsink: {{kind: noop}}\nenrich: {{master: p, on: a}}\n"
+    )
+    assert read_pipeline(path).checkpoint == f"{name}.checkpoint"

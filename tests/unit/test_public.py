@@ -3,6 +3,8 @@
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -89,3 +91,17 @@ def test_algorithms_name_their_papers():
         "adaptive",
     }
     assert all(len(paper) > 20 for paper in ss.algorithms().values())
+
+
+def test_a_session_can_be_started_from_an_archive(tmp_path):
+    root, archive = Path(ss.__file__).parent, tmp_path / "semistream.zip"
+    with ZipFile(archive, "w") as file:
+        for path in root.rglob("*"):
+            if "__pycache__" not in path.parts:
+                file.write(path, path.relative_to(root.parent))
+    code = "import semistream.pipeline.run.query as module; print(module.__file__)"
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(archive)!r}); {code}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith(str(archive))

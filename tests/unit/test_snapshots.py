@@ -520,3 +520,11 @@ def test_how_long_is_checked(tmp_path):
     assert not (tmp_path / "none").exists()
     with pytest.raises(MasterNotFoundError):
         clean_master(tmp_path / "none")
+
+
+def test_a_rebuild_restores_a_lost_copy_of_the_manifest_that_a_batch_needs(tmp_path):
+    old = built(tmp_path, 1)
+    pins.pin(tmp_path, QUERY, "0")
+    (tmp_path / old.manifest.name("manifest")).unlink()
+    built(tmp_path, 2)
+    assert prices(ss.open_master(tmp_path, snapshot=old.manifest.files)) == {1}

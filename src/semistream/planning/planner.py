@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -27,7 +28,7 @@ from semistream.system.machine import free_memory
 from semistream.units import parse_bytes, parse_count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
@@ -194,7 +195,10 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     >>> planning.join.chosen.rate > 100_000
     True
     """
-    _check(skew=skew, absent=absent, executors=executors, batch_rows=batch_rows)
+    _check(
+        skew=skew, absent=absent, executors=executors, batch_rows=batch_rows, stream_row=stream_row
+    )
+    _check_kinds(sample, machine)
     asked = _asked(memory, rate)
     problem = pose(
         master, skew=skew, absent=absent, sample=sample, stream_schema=stream_schema,
@@ -241,7 +245,7 @@ def pose(  # noqa: PLR0913 - as `plan`
             "master of files with build_master, and plan that"
         )
         raise OptionError(msg)
-    if algorithm not in known_algorithms():
+    if str(algorithm) not in known_algorithms():
         raise OptionError.unknown("algorithm", algorithm, known_algorithms(), default="adaptive")
     if algorithm == "pcsrj":
         msg = "'pcsrj' runs 'cachejoin' on several nodes, which is not simulated: plan 'cachejoin'"
@@ -301,6 +305,20 @@ def _check(**numbers: object) -> None:
         if isinstance(value, bool) or not isinstance(value, Real):
             msg = f"{what}={value!r} is no number; give one, or leave {what} out"
             raise OptionError(msg)
-        if what in {"executors", "batch_rows"} and value < 1:
+        if what in {"executors", "batch_rows", "stream_row"} and value < 1:
             msg = f"{what}={value!r} is not possible; give at least 1"
             raise OptionError(msg)
+
+
+def _check_kinds(sample: object, machine: object) -> None:
+    if sample is not None and not isinstance(sample, str | os.PathLike):
+        msg = (
+            f"sample={sample!r} is no sample; give files of the stream, or kafka://host:port/topic"
+        )
+        raise OptionError(msg)
+    if machine is not None and not isinstance(machine, Machine | Mapping | str | os.PathLike):
+        msg = (
+            f"machine={machine!r} is no machine; give a Machine, a mapping of unit costs, or the "
+            "path of their file"
+        )
+        raise OptionError(msg)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +135,7 @@ class Target:
     def building(self) -> Iterator[None]:
         """Lock the folder for this build; restore it if the build fails before it publishes."""
         with exclusive(self.folder):
+            _restore_copy(self.folder)
             remove_unneeded(self.folder)
             before, names = _manifest(self.folder), [path.name for path in self.folder.iterdir()]
             try:
@@ -263,3 +264,11 @@ def _check_folder(folder: Path) -> None:
     if any(not (p.name.startswith(".") or DATA.fullmatch(p.name)) for p in folder.iterdir()):
         msg = f"{folder} holds other files and no master; choose an empty folder or a new path"
         raise MasterError(msg)
+
+
+def _restore_copy(folder: Path) -> None:
+    """Copy the current manifest where its copy was lost: a micro-batch may need this snapshot."""
+    with suppress(MasterError):  # there is no master yet, or one of another version
+        copy = folder / Manifest.load(folder).name("manifest")
+        if not copy.exists():
+            copy.hardlink_to(folder / MANIFEST)

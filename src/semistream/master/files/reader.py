@@ -80,7 +80,8 @@ class PageReader(ABC):
     def batch(self, part: int, address: int) -> pa.RecordBatch:
         """Return the rows of a part that was read, and lies at this address."""
         try:
-            content = pa.foreign_buffer(address, self.length(part))
+            # The rows keep the reader, and so the memory that they lie in.
+            content = pa.foreign_buffer(address, self.length(part), base=self)
             return pa.ipc.read_record_batch(content, self._schema)
         except (pa.ArrowException, OSError) as error:  # what Arrow reads of a header and we do not
             self._refuse(int(self._index.offset[part]), f"is no page ({error})")

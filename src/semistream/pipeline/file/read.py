@@ -11,6 +11,7 @@ from semistream.errors import OptionError
 from semistream.pipeline.file.ends import KafkaSink, KafkaSource
 from semistream.pipeline.file.models import Enrichment, Pipeline, PipelineFile, Quarantine
 from semistream.pipeline.file.positions import where
+from semistream.pipeline.file.section import absolute_path
 from semistream.pipeline.file.validate import read_yaml
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def read_pipeline(
 def _completed(file: PipelineFile, path: Path, marks: Mapping[str, Mark]) -> Pipeline:
     """Return the pipeline with names and places that the file leaves out."""
     name = file.name or path.stem
-    base = getattr(file.sink, "path", "").rstrip("/") or str(path.parent / name)
+    base = getattr(file.sink, "path", "").rstrip("/") or absolute_path(name, path.parent)
     waiting, source = file.waiting, file.source
     if isinstance(source, KafkaSource) and source.metadata is None:
         metadata = _ORIGIN if isinstance(file.sink, KafkaSink) else ()
@@ -84,14 +85,20 @@ def _completed(file: PipelineFile, path: Path, marks: Mapping[str, Mark]) -> Pip
 
 def _named(steps: Iterable[Enrichment]) -> list[Enrichment]:
     """Name enrichments without a name after their masters, each differently."""
+    steps = list(steps)
+    taken = {step.name for step in steps}
     named: list[Enrichment] = []
     for step in steps:
+        if step.name:
+            named.append(step)
+            continue
         place = step.table.replace(".", "/") if step.live else step.master.rstrip("/")
-        base = name = step.name or place.rpartition("/")[2]
+        base = name = place.rpartition("/")[2]
         number = 1
-        while name in {other.name for other in named}:
+        while name in taken:
             number += 1
             name = f"{base}_{number}"
+        taken.add(name)
         named.append(replace(step, name=name))
     return named
 

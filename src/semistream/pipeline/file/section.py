@@ -11,7 +11,7 @@ from semistream.values import SCALAR, TEXT, IllegalValueError, Kind, ValuePath, 
 if TYPE_CHECKING:
     from pydantic import ValidationInfo
 
-__all__ = ["PATH", "Conflicts", "Options", "Section"]
+__all__ = ["PATH", "Conflicts", "Options", "Section", "absolute_path"]
 
 Options = Annotated[Mapping[str, Any], mapping(SCALAR)]
 Conflicts = Iterator[tuple[str | ValuePath, str]]
@@ -41,10 +41,14 @@ class Section:
 
 def _read_path(value: object, info: "ValidationInfo[Any]") -> str:
     """Read a path; relative ones are to the folder of the file."""
-    path = read_text(value)
+    return absolute_path(read_text(value), info.context["folder"])
+
+
+def absolute_path(path: str, folder: Path) -> str:
+    """Return a URL as it is, and a path as seen from ``folder``."""
     if re.match(r"file:|.*://", path):
         return path
-    return str(info.context["folder"] / Path(path).expanduser())
+    return str(folder / Path(path).expanduser())
 
 
 PATH = Kind(_read_path, TEXT.schema, by_context=True)

@@ -16,6 +16,7 @@ __all__ = ["Table", "Version", "limit_log_tasks", "properties_of", "sql_name", "
 
 _NO_TABLE = {"DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"}
 _LOG_TASKS = "spark.databricks.delta.snapshotPartitions"
+_DELTAS_OWN = 50  # tasks that Delta takes by itself
 
 
 class Version(NamedTuple):
@@ -99,10 +100,10 @@ def write_delta(
 
 
 def limit_log_tasks(spark: SparkSession) -> None:
-    """Have Delta read a table's log in as many tasks as run at once, unless a number is set.
+    """Have Delta read a table's log in no more tasks than run at once, unless a number is set.
 
     Delta does so at every commit, by default in 50 tasks: in a small micro-batch on a small machine
     that took most of the time.
     """
     if spark.conf.get(_LOG_TASKS, None) is None:
-        spark.conf.set(_LOG_TASKS, str(spark.sparkContext.defaultParallelism))
+        spark.conf.set(_LOG_TASKS, str(min(_DELTAS_OWN, spark.sparkContext.defaultParallelism)))

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from xml.etree import ElementTree as ET
@@ -32,7 +33,7 @@ CENTRAL = "https://repo1.maven.org/maven2"
 _CHUNK = 1 << 18  # bytes between two reports of progress
 _ATTEMPTS = 3
 _TIMEOUT = 60  # seconds without an answer
-_LISTED = Path(__file__).with_name("jars.sha256").read_text().splitlines()
+_LISTED = resources.files(__package__).joinpath("jars.sha256").read_text().splitlines()
 DIGESTS = {name: digest for digest, name in (line.split() for line in _LISTED)}
 """Jar → SHA-256, for all releases that `semistream.spark.cluster.jars` names."""
 T = TypeVar("T")
