@@ -458,6 +458,7 @@ def test_a_name_that_was_given_stays_and_others_go_round_it(file):
 @pytest.mark.parametrize("name", ["s3://bucket/sales", "file:/data/sales"])
 def test_a_pipeline_named_by_a_url_has_its_checkpoint_there(file, name):
     path = file(
-        f"name: '{name}'\nsource: {{kind: rate}}\nsink: {{kind: noop}}\nenrich: {{master: p, on: a}}\n"
+        f"name: '{name}'\nsource: {{kind: rate}}\nsink: {{kind: noop}}\n"
+        "enrich: {master: p, on: a}\n"
     )
     assert read_pipeline(path).checkpoint == f"{name}.checkpoint"
