@@ -417,7 +417,9 @@ class Engine(Operator):
         """Match the rows that wait for these pages, in compiled code."""
         w, output, algorithm = self.window, self._output, self.algorithm
         pages, window = (*run.pages, run.bounds), (w.heads, w.chain, w.pages, w.codes, w.state)
-        unique, single = self.master.statistics.most_duplicates <= 1, algorithm.single
+        single = algorithm.single
+        # A database may get further rows of a key at any time, whatever it had when it was opened.
+        unique = not self.master.is_live and self.master.statistics.most_duplicates <= 1
         rule = (unique, self._assembler.once, run.last, single, algorithm.done)
         sizes = (w.widest, run.widest)
         cursor = (0, -1, w.oldest if single else -2, -1)

@@ -133,9 +133,10 @@ def read_stream(source: str | os.PathLike[str], types: Types, seed: int = 0) -> 
 
 
 def _files(files: list[Path], kind: str, types: Types, seed: int) -> Batches:
-    import pyarrow.dataset as ds  # noqa: PLC0415
+    import pyarrow.dataset as ds  # noqa: PLC0415 - seldom wanted
+    from pyarrow import csv  # noqa: PLC0415
 
-    convert = pa.csv.ConvertOptions(column_types=dict(types))
+    convert = csv.ConvertOptions(column_types=dict(types))
     form = ds.CsvFileFormat(convert_options=convert) if kind == "csv" else kind
     try:
         pieces = [
@@ -205,10 +206,11 @@ def _messages(consumer: Consumer, topic: str, types: Types) -> Batches:
 
 
 def _json_rows(values: Iterable[bytes | None], types: Types) -> Batches:
+    from pyarrow import json  # noqa: PLC0415 - seldom wanted
 
     content = b"\n".join(value for value in values if value and value.strip())
     if not content:
         return iter(())
-    parse = pa.json.ParseOptions(pa.schema(list(types.items())), newlines_in_values=True)
-    read = pa.json.ReadOptions(use_threads=False, block_size=len(content) + 1)
-    return iter(pa.json.read_json(io.BytesIO(content), read, parse).to_batches())
+    parse = json.ParseOptions(pa.schema(list(types.items())), newlines_in_values=True)
+    read = json.ReadOptions(use_threads=False, block_size=len(content) + 1)
+    return iter(json.read_json(io.BytesIO(content), read, parse).to_batches())
