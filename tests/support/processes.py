@@ -33,7 +33,7 @@ def descendants(roots: Iterable[int]) -> list[int]:
 
 def python_workers(roots: Iterable[int]) -> list[int]:
     """The Python workers of Spark among the descendants: what its daemon forked."""
-    daemons = {pid for pid in descendants(roots) if "spark.daemon" in command(pid)}
+    daemons = {pid for pid in descendants(roots) if ".daemon" in command(pid)}
     return sorted(pid for pid in daemons if _parent(pid) in daemons)
 
 

@@ -23,7 +23,7 @@ from benchmarks.stores import ENGINES, ByKey
 from benchmarks.stores.key_value import RowFormat
 from semistream import Join, open_master
 from semistream.algorithms import algorithms
-from semistream.engine.plan import MemoryUse, Plan
+from semistream.engine.plan import Components, MemoryUse, Plan, Settings
 from semistream.errors import OptionError, SemistreamError
 from semistream.metrics import Metrics
 from semistream.workloads import master_rows
@@ -155,7 +155,7 @@ class Turning:
     """A join that takes ten rows in in one step, and reads a page in each of the next three."""
 
     memory_used = MemoryUse()
-    plan = Plan("turning", 0, {})
+    plan = Plan("turning", 0, Components())
     steps = 0
 
     @property
@@ -178,7 +178,7 @@ def test_a_run_is_watched_for_whole_turns():
 
 def test_a_run_is_watched_by_the_clock_where_all_is_in_memory():
     run = Run(Turning(), itertools.repeat(pa.record_batch({"key": [1]})))
-    run.join.plan = Plan("turning", 0, {}, {"resident": True})
+    run.join.plan = Plan("turning", 0, Components(), Settings(resident=True))
     ends = set()
     for _ in range(40):
         run.watch(0.0005)
