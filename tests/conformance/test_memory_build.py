@@ -68,7 +68,7 @@ def _run(*arguments: object) -> str:
 
 
 LARGE = [("shuffled", 64, 2_000_000), ("sorted", 64, 2_000_000), ("parquet", 32, 1_000_000)]
-SMALL = [("shuffled", 16, 600_000), ("sorted", 16, 600_000), ("parquet", 16, 600_000)]
+SMALL = [("shuffled", 16, 600_000), ("sorted", 16, 600_000), ("parquet", 32, 1_000_000)]
 
 
 @pytest.mark.parametrize(("kind", "memory", "rows"), LARGE if ALL else SMALL)

@@ -65,7 +65,7 @@ class Demand:
         Examples
         --------
         >>> Demand.zipf(1000, 1.0).shares(4).round(3).tolist()
-        [0.816, 0.093, 0.054, 0.038]
+        [0.815, 0.092, 0.054, 0.038]
         """
         ends = np.linspace(0, self.ranks[-1], keys + 1)
         return np.diff(np.interp(ends, self.ranks, self.until))

@@ -28,11 +28,11 @@ class Machine:
 
     Examples
     --------
-    >>> Machine(read=0.004, bandwidth=150e6).read_seconds(131_072)
-    0.004873813333333334
+    >>> round(Machine(read=0.004, bandwidth=150e6).read_seconds(131_072), 6)
+    0.004874
     >>> Machine.of({"reed": 1})
     Traceback (most recent call last):
-    semistream.errors.OptionError: unknown unit cost 'reed'; ... Did you mean 'read'?
+    semistream.errors.OptionError: unit cost 'reed' is not known; ... Did you mean 'read'?
     """
 
     read: float = 80e-6

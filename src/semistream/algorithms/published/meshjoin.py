@@ -96,8 +96,10 @@ class Meshjoin(Algorithm):
         wanted = sizes[buffer] if buffer in sizes else parse_bytes(buffer, "buffer")
         b = min(max(1, round(wanted / max(1, task.page_bytes))), max(1, task.spec.master.pages))
         if buffer == "tuned":  # not at the price of the least window
-            rest = task.memory - task.fixed(0).total - max(least, task.least_window)
+            rest = task.memory - max(least, task.least_window)
             b = max(1, min(b, rest // max(1, task.page_bytes)))
+            while b > 1 and task.fixed(b).total > rest:  # a few: beside pages little depends on b
+                b -= 1
         return b
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401
