@@ -123,9 +123,7 @@ def processes_below(root: int) -> list[int]:
 
 def python_workers() -> list[int]:
     """Return the Python workers that the daemons of this process's Spark have forked."""
-    daemons = {
-        pid for pid in processes_below(os.getpid()) if ".daemon" in _read(pid, "cmdline")
-    }
+    daemons = {pid for pid in processes_below(os.getpid()) if ".daemon" in _read(pid, "cmdline")}
     return sorted(pid for pid, parent in _parents().items() if parent in daemons)
 
 
