@@ -91,7 +91,11 @@ sys.meta_path.insert(0, Missing)
 module, _, name = sys.argv.pop(1).partition(":")
 getattr(import_module(module), name)()
 """
-COMMAND, PAPERS = "semistream.cli:main", "papers.__main__:app"
+COMMAND, BENCHMARKS, PAPERS = (
+    "semistream.cli:main",
+    "benchmarks.__main__:app",
+    "papers.__main__:app",
+)
 ROOT = Path(__file__).parents[2]
 
 
@@ -99,6 +103,7 @@ ROOT = Path(__file__).parents[2]
     ("package", "program", "command", "extra"),
     [
         ("pyspark", COMMAND, "demo", "spark"),
+        ("pyspark", BENCHMARKS, "live --url postgresql://nowhere", "spark"),
         ("yaml", PAPERS, "--report-only", "pipeline"),
         ("yaml", COMMAND, "run pipeline.yaml", "pipeline"),
     ],

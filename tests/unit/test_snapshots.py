@@ -424,7 +424,8 @@ def test_drivers_that_end_while_snapshots_are_removed(tmp_path, caplog):
         finally:
             done.set()
     assert [driver.result() for driver in drivers] == [None, None]
-    assert "cannot be removed" not in caplog.text  # a busy machine may warn of a slow lock
+    # A busy machine may warn of a slow lock, and of nothing else.
+    assert not [said for said in caplog.messages if "lslocks" not in said]
 
 
 def test_a_holder_of_a_master_that_is_gone_lets_it_go(tmp_path):

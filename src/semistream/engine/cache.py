@@ -8,7 +8,7 @@ arrays, and a change costs a few moves of each row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     _Staged = tuple[pa.RecordBatch, npt.NDArray[np.int64], int]
 
-__all__ = ["Cache", "CacheCost", "CachedRows"]
+__all__ = ["Cache", "CacheCost", "CachedRows", "HashedRows"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,32 @@ class CachedRows(Protocol):
         """Look codes up; see `semistream.kernels.chains.probe_values`."""
 
 
-class Cache:
+class HashedRows:
+    """Rows in a hash table by code, chained where several share a slot."""
+
+    codes: npt.NDArray[np.int64]
+    hits: npt.NDArray[Any]
+    """How often each join value was asked for, at its first row."""
+    _heads: npt.NDArray[np.int32]
+    _chain: npt.NDArray[np.int32]
+    _salt: np.uint64
+
+    def probe(
+        self,
+        codes: npt.NDArray[np.int64],
+        cursor: tuple[int, int],
+        once: bool,
+        rows: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64],
+        hit: npt.NDArray[np.bool_],
+    ) -> tuple[int, int, int]:
+        """Look codes up; see `semistream.kernels.chains.probe_values`."""
+        index = (self.codes, self._heads, self._chain, self._salt, self.hits)
+        end: tuple[int, int, int] = probe_values(codes, *index, cursor, once, rows, positions, hit)
+        return end
+
+
+class Cache(HashedRows):
     """Join values of the master, whole: all rows of a code, or none.
 
     Parameters
@@ -116,7 +141,6 @@ class Cache:
         self.batch = pa.RecordBatch.from_pylist([], schema=schema)
         self.codes = np.empty(0, dtype=np.int64)
         self.hits = np.empty(0, dtype=np.int64)
-        """How often each join value was asked for, at its first row."""
         self.born = np.empty(0, dtype=np.int64)
         """When the counting of hits began, in stream rows, at each row."""
         self.widest = 0
@@ -159,22 +183,6 @@ class Cache:
     def mean_row(self) -> float:
         """Bytes that a row takes here in the mean."""
         return self.cost(1, self.batch.nbytes / max(1, len(self)))
-
-    def probe(
-        self,
-        codes: npt.NDArray[np.int64],
-        cursor: tuple[int, int],
-        once: bool,
-        rows: npt.NDArray[np.int64],
-        positions: npt.NDArray[np.int64],
-        hit: npt.NDArray[np.bool_],
-    ) -> tuple[int, int, int]:
-        """Look codes up; see `semistream.kernels.chains.probe_values`."""
-        index = (self.codes, self._heads, self._chain, self._salt, self.hits)
-        found: tuple[int, int, int] = probe_values(
-            codes, *index, cursor, once, rows, positions, hit
-        )
-        return found
 
     def stage(
         self,

@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from semistream.engine.cache import HashedRows
 from semistream.hotset.sizes import HEADER
-from semistream.kernels.chains import find_values, probe_values
+from semistream.kernels.chains import find_values
 from semistream.system.shared_folder import Handle, boot
 
 if TYPE_CHECKING:
@@ -105,10 +106,10 @@ class Slot:
         self._words[0] = words[0]
 
 
-class Generation:
+class Generation(HashedRows):
     """A generation of the hot set; only its hits change.
 
-    It is a `semistream.engine.cache.Held`, and its memory is the file's.
+    It is a `semistream.engine.cache.CachedRows`, and its memory is the file's.
     """
 
     def __init__(
@@ -138,20 +139,6 @@ class Generation:
 
     def __len__(self) -> int:
         return self._rows
-
-    def probe(
-        self,
-        codes: npt.NDArray[np.int64],
-        cursor: tuple[int, int],
-        once: bool,
-        rows: npt.NDArray[np.int64],
-        positions: npt.NDArray[np.int64],
-        hit: npt.NDArray[np.bool_],
-    ) -> tuple[int, int, int]:
-        """Probe for codes; see `semistream.kernels.chains.probe_values`."""
-        index = (self.codes, self._heads, self._chain, self._salt, self.hits)
-        end: tuple[int, int, int] = probe_values(codes, *index, cursor, once, rows, positions, hit)
-        return end
 
     def find(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the first row of each code, −1 where there is none; count no hits."""

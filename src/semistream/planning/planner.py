@@ -195,10 +195,7 @@ def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaul
     >>> planning.join.chosen.rate > 100_000
     True
     """
-    _check(
-        skew=skew, absent=absent, executors=executors, batch_rows=batch_rows, stream_row=stream_row
-    )
-    _check_kinds(sample, machine)
+    _check(executors=executors, batch_rows=batch_rows)
     asked = _asked(memory, rate)
     problem = pose(
         master, skew=skew, absent=absent, sample=sample, stream_schema=stream_schema,
@@ -238,6 +235,8 @@ def pose(  # noqa: PLR0913 - as `plan`
     options: Mapping[str, Any] | None = None,
 ) -> Problem:
     """Open the master, read a view and a sample, measure the machine: all that a plan needs."""
+    _check(skew=skew, absent=absent, stream_row=stream_row)
+    _check_kinds(sample, machine)
     opened = None if is_url(master) else as_master(master, read=read)
     if not isinstance(opened, FileMaster):
         msg = (
@@ -252,13 +251,13 @@ def pose(  # noqa: PLR0913 - as `plan`
         raise OptionError(msg)
     view = take_view(opened, with_absent=sample is not None or absent > 0)
     demand = Demand.zipf(opened.statistics.values, skew, absent)
-    told = f"Zipf's law with exponent {skew:g}, {absent:.1%} of rows without a match"
+    law = f"Zipf's law with exponent {skew:g}, {absent:.1%} of rows without a match"
     keys: On = on or list(opened.key)
     if sample is not None:
         from semistream.planning.sample import read_sample  # noqa: PLC0415 - seldom wanted
 
         seen = read_sample(sample, view, keys, seed)
-        demand, told, stream_schema = seen.demand, seen.describe(), seen.schema
+        demand, law, stream_schema = seen.demand, seen.describe(), seen.schema
     schema = stream_schema or stream_like(opened, stream_row)
     spec = JoinSpec.resolve(
         opened, schema, keys if stream_schema else list(opened.key), how, select, ""
@@ -270,7 +269,7 @@ def pose(  # noqa: PLR0913 - as `plan`
         spec = replace(spec, master=opened)
     priced = _machine(machine, spec, view, measure_again)
     return Problem(
-        spec, opened, view, demand, priced, in_memory, algorithm, options or {}, told, seed
+        spec, opened, view, demand, priced, in_memory, algorithm, options or {}, law, seed
     )
 
 
