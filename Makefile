@@ -64,8 +64,8 @@ bench-peers: $(STAMP) ## enrich on Spark beside all that one would take instead;
 bench-stores: $(STAMP) ## without Spark: DuckDB, LMDB, RocksDB, SQLite, and joins in memory, beside ours, one thread each
 	$(BIN)/python -m benchmarks stores --output results/stores.json
 
-bench-confined: $(STAMP) ## mapped reads in a memory cgroup of the budget, where the page cache can't help
-	$(BIN)/python -m benchmarks confined --output results/confined.json
+bench-confined: $(STAMP) ## enrich on Spark from a master larger than memory, in a memory cgroup; CONFINED=--full adds 200M rows
+	$(BIN)/python -m benchmarks confined --output results/confined.json $(CONFINED) $(RESUME)
 
 bench-growth: $(STAMP) ## masters of 2M to 20M rows, at 5 % of R and at 32 MB; a figure
 	$(BIN)/python -m benchmarks growth --output results/growth.json --figures docs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from benchmarks.engine.build import BUILD
-from benchmarks.engine.confined import CONFINED
 from benchmarks.engine.drift import DRIFT
 from benchmarks.engine.growth import GROWTH
 from benchmarks.engine.matrix import MATRIX
@@ -14,6 +13,7 @@ from benchmarks.engine.stores import STORES
 from benchmarks.harness.command import command_line
 
 try:
+    from benchmarks.spark.confined.measure import CONFINED
     from benchmarks.spark.live import LIVE
     from benchmarks.spark.peers.measure import PEERS
     from benchmarks.spark.tasks import SPARK

@@ -30,6 +30,22 @@ def resident_bytes(path: Path) -> int:
     return pages if pages < 0 else pages * mmap.PAGESIZE
 
 
+def drop_cached(path: Path) -> int:
+    """Ask the operating system to forget the pages of a file, or of the files of a folder.
+
+    Returns
+    -------
+    int
+        How many bytes it still holds: pages that a process maps stay.
+    """
+    if path.is_dir():
+        return sum(drop_cached(file) for file in path.rglob("*") if file.is_file())
+    with path.open("rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return resident_bytes(path)
+
+
 class Background:
     """Calls `work` in a thread until the context ends; ``_end`` is set then."""
 

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from semistream import build_master
 from semistream.workloads import Stream, Zipf
@@ -21,6 +24,11 @@ KEY = "product_id"
 ROW_BYTES = 120
 STRIDE = 2  # absent keys lie between the master's
 _NAME_BYTES = 64
+_WORDS = (
+    *("steel", "cotton", "organic", "classic", "bottle", "garden", "kitchen", "travel", "leather"),
+    *("wireless", "ceramic", "vintage", "children", "outdoor", "natural", "premium", "compact"),
+    *("blue", "black", "white", "green", "large", "small", "set of two", "refill", "folding"),
+)
 _CHUNK = 100_000  # rows of a batch
 _FILE = 5 * _CHUNK  # rows of a Parquet file
 
@@ -33,6 +41,8 @@ class Products:
     folder: Path
     duplicates: int = 1
     """Rows of a key."""
+    realistic: bool = False
+    """Whether names are of words, and numbers as in a shop: such rows can be compressed."""
 
     @property
     def keys(self) -> int:
@@ -42,7 +52,7 @@ class Products:
     @property
     def schema(self) -> pa.Schema:
         """The columns, the key first."""
-        return _products(0, 0, 1).schema
+        return _products(0, 0, 1, realistic=False).schema
 
     @property
     def bytes(self) -> int:
@@ -55,11 +65,13 @@ class Products:
 
     def _made(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         for first in range(start, end, _CHUNK):
-            yield _products(first, min(first + _CHUNK, end), self.duplicates)
+            end_of_chunk = min(first + _CHUNK, end)
+            yield _products(first, end_of_chunk, self.duplicates, realistic=self.realistic)
 
     def path(self, kind: str) -> Path:
         """Return where the master of a kind of store is, or will be."""
         several = f"x{self.duplicates}" if self.duplicates > 1 else ""
+        several += "-realistic" if self.realistic else ""
         return self.folder / f"products-{self.rows}{several}.{kind}"
 
     def master(self) -> Path:
@@ -80,25 +92,53 @@ class Products:
         return path
 
 
-def _products(start: int, end: int, duplicates: int) -> pa.RecordBatch:
+def _products(start: int, end: int, duplicates: int, *, realistic: bool) -> pa.RecordBatch:
     """Make rows: a function of their numbers, if chunks are always cut at the same places."""
     rng, count = np.random.default_rng([1, start]), end - start
+    columns = (_realistic if realistic else _random)(rng, count)
+    numbers = np.arange(start, end)
+    keys = {KEY: numbers // duplicates * STRIDE, "surrogate": numbers + 10**9}
+    return pa.RecordBatch.from_pydict(keys | columns)
+
+
+def _random(rng: np.random.Generator, count: int) -> dict[str, Any]:
+    """Make columns that nothing can compress."""
     letters = rng.integers(97, 123, (count, _NAME_BYTES), np.uint8)
     offsets = np.arange(count + 1, dtype=np.int32) * _NAME_BYTES
     name = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(letters))
-    return pa.RecordBatch.from_pydict(
-        {
-            KEY: np.arange(start, end) // duplicates * STRIDE,
-            "surrogate": np.arange(start, end) + 10**9,
-            "price": rng.integers(0, 100_000, count) / 100,
-            "cost": rng.integers(0, 100_000, count) / 100,
-            "category": rng.integers(0, 100, count, np.int32),
-            "brand": rng.integers(0, 1_000, count, np.int32),
-            "supplier": rng.integers(0, 10**6, count),
-            "weight": rng.random(count),
-            "name": name,
-        }
-    )
+    return {
+        "price": rng.integers(0, 100_000, count) / 100,
+        "cost": rng.integers(0, 100_000, count) / 100,
+        "category": rng.integers(0, 100, count, np.int32),
+        "brand": rng.integers(0, 1_000, count, np.int32),
+        "supplier": rng.integers(0, 10**6, count),
+        "weight": rng.random(count),
+        "name": name,
+    }
+
+
+def _realistic(rng: np.random.Generator, count: int) -> dict[str, Any]:
+    """Make columns as a shop has them: some values far more often than others, names of words.
+
+    Of the same types, and on average about as long, as random ones.
+    """
+    price = np.round(rng.lognormal(3.0, 1.0, count)) + 0.99
+    words = [pa.array(_WORDS).take(_often(rng, count, len(_WORDS))) for _ in range(8)]
+    size = pa.array(rng.integers(1, 100, count) * 50).cast(pa.string())
+    return {
+        "price": price,
+        "cost": np.round(price * rng.choice([0.5, 0.6, 0.75], count), 2),
+        "category": _often(rng, count, 100).astype(np.int32),
+        "brand": _often(rng, count, 1_000).astype(np.int32),
+        "supplier": _often(rng, count, 10_000),
+        "weight": rng.integers(1, 2_000, count) / 100,
+        "name": pc.binary_join_element_wise(*words, size, "ml", " "),
+    }
+
+
+def _often(rng: np.random.Generator, count: int, values: int) -> NDArray[np.int64]:
+    """Draw numbers below ``values``, small ones more often."""
+    return (values * rng.random(count) ** 3).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ class Engines:
         Seconds without an answer after which a process is given up.
     special
         For some names, settings of their own.
+    note_start
+        Called with the number of a process that has just been started, before it does anything.
     """
 
     def __init__(
@@ -49,17 +51,22 @@ class Engines:
         config: dict[str, str],
         longest: float = 240.0,
         special: dict[str, dict[str, str]] | None = None,
+        note_start: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._masters, self._config, self._longest = masters, _CONFIG | config, longest
-        self._special = special or {}
+        self._special, self._note_start = special or {}, note_start
         self._running: dict[str, Child] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in self._running.values():
-            child.close()
+        self.close()
+
+    def close(self) -> None:
+        """End all processes; one that is asked again is started anew."""
+        while self._running:
+            self._running.popitem()[1].close()
 
     def pid(self, where: str) -> int:
         """Return the process with this name, above its JVM and its workers."""
@@ -77,6 +84,7 @@ class Engines:
     def _child(self, where: str) -> Child:
         if where not in self._running:
             self._running[where] = Child(self._longest, _brief)
+            self._note_start(self._running[where].pid)
         return self._running[where]
 
 

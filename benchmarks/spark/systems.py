@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.spark.data import KEY, Products, whole_folder
 from benchmarks.spark.database import Store, store_of
-from benchmarks.stores import ENGINES, ByKey, Engine, built
+from benchmarks.stores import ENGINES, ByKey, DuckDb, Engine, RocksDbAsync, built
 from semistream.algorithms import algorithms
 from semistream.api import enrich
 from semistream.master import open_master
@@ -87,13 +87,18 @@ class System:
     """Whether it needs one row a key."""
     alone: bool = False
     """Whether it has a process of its own, for it may run out of memory."""
+    in_driver: Callable[[DataFrame, Setting], object] | None = None
+    """Joins a micro-batch in the driver, in a foreachBatch; its rows do not come back to Spark."""
 
     def writer(self, df: DataFrame, at: Setting) -> DataStreamWriter:
         """Return the query, into no sink."""
-        if not self.in_batches:
+        if not self.in_batches and self.in_driver is None:
             return self.join(df, at).writeStream.format("noop")
 
         def write(batch: DataFrame, number: int) -> None:  # noqa: ARG001 - as Spark calls it
+            if self.in_driver is not None:
+                self.in_driver(batch, at)
+                return
             batch.persist()  # it is read twice
             self.join(batch, at).write.format("noop").mode("overwrite").save()
             batch.unpersist()
@@ -296,7 +301,7 @@ def _in_worker(kind: type[Engine], *, rows: bool = False) -> System:
     """Return the join with an engine; every task of a worker has the same one, kept open."""
 
     def join(df: DataFrame, at: Setting) -> DataFrame:
-        path, schema, how = at.products.path(kind.name), at.products.schema, at.how
+        path, schema, how = at.products.path(kind.store()), at.products.schema, at.how
         memory = max(at.memory // _TASKS, kind.least)
 
         def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -308,7 +313,7 @@ def _in_worker(kind: type[Engine], *, rows: bool = False) -> System:
         return _mapped(df, at, joined)
 
     def prepare(at: Setting) -> None:
-        path = at.products.path(kind.name)
+        path = at.products.path(kind.store())
         built(kind, path, at.products.schema, at.memory, at.products.batches)
 
     way = "row by row" if rows else "a partition at once"
@@ -340,6 +345,24 @@ def _opened(kind: type[Engine], path: Path, schema: pa.Schema, memory: int) -> E
         _open[about] = kind(path, schema, memory)
         _open[about].open()
     return _open[about]
+
+
+class _DuckDbOfDriver(DuckDb):
+    """DuckDB with as many threads as Spark has tasks."""
+
+    threads = _TASKS
+
+
+def _by_duckdb(batch: DataFrame, at: Setting) -> pa.Table:
+    """Join a micro-batch in the driver, as Arrow: Spark only reads the stream."""
+    path, memory = at.products.path(DuckDb.name), max(at.memory, DuckDb.least)
+    engine = _opened(_DuckDbOfDriver, path, at.products.schema, memory)
+    return engine.join(batch.toArrow().combine_chunks().to_batches()[0], at.how)
+
+
+def _from_driver(batch: DataFrame, at: Setting) -> DataFrame:
+    """Bring the rows back to Spark, where they are compared."""
+    return batch.sparkSession.createDataFrame(_by_duckdb(batch, at))
 
 
 def _parquet(at: Setting) -> None:
@@ -393,6 +416,13 @@ SYSTEMS: dict[str, System] = {
         "row by row in mapInArrow", _row_by_row, _load, _no_database, unique=True
     ),
     **{name: _in_worker(kind) for name, kind in ENGINES.items()},
+    "rocksdb-async": _in_worker(RocksDbAsync),
+    "duckdb-batch": replace(
+        _in_worker(DuckDb),
+        label="foreachBatch, duckdb in the driver",
+        join=_from_driver,
+        in_driver=_by_duckdb,
+    ),
     **{
         f"{name}-rows": _in_worker(kind, rows=True)
         for name, kind in ENGINES.items()

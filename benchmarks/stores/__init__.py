@@ -1,7 +1,7 @@
 """What a user could write in an afternoon: the same join, chunk by chunk, on a store of others."""
 
 from benchmarks.stores.base import ByKey, Engine, built
-from benchmarks.stores.key_value import Lmdb, RocksDb
+from benchmarks.stores.key_value import Lmdb, RocksDb, RocksDbAsync
 from benchmarks.stores.tables import (
     ArrowInMemory,
     DuckDb,
@@ -10,7 +10,7 @@ from benchmarks.stores.tables import (
     Sqlite,
 )
 
-__all__ = ["ENGINES", "ByKey", "Engine", "built"]
+__all__ = ["ENGINES", "ByKey", "DuckDb", "Engine", "RocksDbAsync", "built"]
 
 _ON_DISK: tuple[type[Engine], ...] = (DuckDb, Lmdb, RocksDb, Sqlite)
 # Bounds, not rivals.

@@ -49,6 +49,11 @@ class Engine(ABC):
             return ""
         return f"{cls.package} is not installed: `make setup` installs it"
 
+    @classmethod
+    def store(cls) -> str:
+        """Return the kind of its file: some read the same one in another way."""
+        return cls.name
+
     @property
     def key(self) -> str:
         """The key's name, on both sides."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -167,6 +167,8 @@ class RocksDb(_KeyValue):
 
     name, package = "rocksdb", "rocksdict"
     note = "block cache of the budget, and the operating system's beside it"
+    mapped: ClassVar[bool] = True
+    """With R in the page cache measured 1.4 times faster than reads."""
 
     def build(self, rows: pa.RecordBatchReader) -> None:
         import rocksdict
@@ -195,7 +197,7 @@ class RocksDb(_KeyValue):
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_block_based_table_factory(table)
-        options.set_allow_mmap_reads(True)  # measured 1.4 times faster than without
+        options.set_allow_mmap_reads(self.mapped)
         return options
 
     def _fetch(self, keys: Ints) -> tuple[Ints, pa.RecordBatch]:
@@ -203,3 +205,28 @@ class RocksDb(_KeyValue):
 
     def close(self) -> None:
         self._store.close()
+
+
+class RocksDbAsync(RocksDb):
+    """RocksDB whose multi-get reads blocks asynchronously, past the page cache."""
+
+    name = "rocksdb-async"
+    note = "block cache of the budget, direct reads"
+    mapped = False
+
+    @classmethod
+    def store(cls) -> str:
+        return RocksDb.name
+
+    def open(self) -> None:
+        import rocksdict
+
+        super().open()
+        reading = rocksdict.ReadOptions()
+        reading.set_async_io(True)
+        self._store.set_read_options(reading)
+
+    def _options(self) -> Any:
+        options = super()._options()
+        options.set_use_direct_reads(True)
+        return options

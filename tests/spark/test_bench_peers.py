@@ -15,8 +15,8 @@ from benchmarks.harness.command import Job
 from benchmarks.harness.memory import Footprint
 from benchmarks.harness.record import read_record, write_record
 from benchmarks.harness.table import markdown
+from benchmarks.spark import comparison
 from benchmarks.spark.engine import EngineError
-from benchmarks.spark.peers import contest as contests
 from benchmarks.spark.peers import parts
 from benchmarks.spark.peers.claims import claims
 from benchmarks.spark.peers.contest import Contest
@@ -135,8 +135,8 @@ def test_duckdb_and_those_in_memory(spark, folder):
 
 def test_a_difference_is_seen(folder, monkeypatch):
     given = iter([[5, 1], [5, 2]])
-    monkeypatch.setattr(contests, "fingerprint", lambda *_: next(given))
-    monkeypatch.setattr(contests, "prepare", lambda *_: "")
+    monkeypatch.setattr(comparison, "fingerprint", lambda *_: next(given))
+    monkeypatch.setattr(comparison, "prepare", lambda *_: "")
     with pytest.raises(DifferentRowsError, match="enrich and default give different rows"):
         contest(folder, Here()).measure(Cell(ROWS, "left", 500, ("enrich",), share=0.9))
 

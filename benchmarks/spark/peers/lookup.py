@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness.command import Job
 from benchmarks.harness.record import Record
+from benchmarks.spark.comparison import prepare
 from benchmarks.spark.data import KEY, Batches, Products
 from benchmarks.spark.engine import Caller
 from benchmarks.spark.flink import VERSION, Flink, FlinkSetting, join_by_flink, time_flink
 from benchmarks.spark.flink import prepare as prepare_flink
-from benchmarks.spark.peers.contest import database, prepare
+from benchmarks.spark.peers.contest import database
 from benchmarks.spark.peers.grid import PeersGrid
 from benchmarks.spark.peers.parts import stream_of, timed
 from benchmarks.spark.queries import (

@@ -18,9 +18,10 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from benchmarks.harness.command import Job
 from benchmarks.harness.memory import Background, Footprint
 from benchmarks.harness.record import Record
+from benchmarks.spark.comparison import prepare
 from benchmarks.spark.data import Batches, Products, Sales
 from benchmarks.spark.engine import Caller, EngineError, Engines
-from benchmarks.spark.peers.contest import database, prepare
+from benchmarks.spark.peers.contest import database
 from benchmarks.spark.peers.grid import PeersGrid
 from benchmarks.spark.queries import DROPPED, SCHEMA, Enough, time_batches
 from benchmarks.spark.systems import SYSTEMS, Setting

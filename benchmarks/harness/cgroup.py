@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from semistream.errors import SemistreamError
 
 _ROOT = Path("/sys/fs/cgroup")
 _LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
+_PEAK = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}
+_REMOVAL = 100  # tenths of a second in which killed processes of a gigabyte are gone
 
 
 class NoGroupError(SemistreamError):
@@ -35,10 +38,32 @@ class MemoryGroup:
         """Let the members have so many bytes together, the page cache they cause included."""
         (self.path / _LIMIT[self.version]).write_text(str(size))
 
+    def add(self, pid: int) -> None:
+        """Move a process into the group; what it allocates and starts from now on counts here."""
+        self.members.write_text(str(pid))
+
+    def read_usage(self) -> dict[str, int]:
+        """Return the most bytes that members had, and how often the limit made them wait.
+
+        Kernels before 5.19 have no peak in version 2.
+        """
+        peak = self.path / _PEAK[self.version]
+        usage = {"peak": int(peak.read_text())} if peak.exists() else {}
+        if self.version == 1:
+            return usage | {"limited": int((self.path / "memory.failcnt").read_text())}
+        lines = (self.path / "memory.events").read_text().splitlines()
+        return usage | {"limited": next(int(s.split()[1]) for s in lines if s.startswith("max "))}
+
+    def end_members(self) -> None:
+        """Kill what is left in the group: only what was started there is."""
+        for pid in self.members.read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
 
 @contextmanager
 def memory_group(name: str) -> Iterator[MemoryGroup]:
-    """Make a group, and remove it afterwards; its processes must have ended."""
+    """Make a group, and remove it afterwards, with all processes that are still in it."""
     parent, version = _own_group()
     path = parent / f"{name}-{os.getpid()}"
     try:
@@ -52,17 +77,18 @@ def memory_group(name: str) -> Iterator[MemoryGroup]:
             raise NoGroupError(msg)
         yield MemoryGroup(path, version)
     finally:
-        _remove(path)
+        _remove(MemoryGroup(path, version))
 
 
-def _remove(path: Path) -> None:
+def _remove(group: MemoryGroup) -> None:
     """Remove a group; the kernel may need a moment to see that its last process has ended."""
-    for attempt in range(50):
+    for attempt in range(_REMOVAL):
         try:
-            path.rmdir()
+            group.path.rmdir()
         except OSError:
-            if attempt == 49:
+            if attempt == _REMOVAL - 1:
                 raise
+            group.end_members()
             time.sleep(0.1)
         else:
             return
