@@ -141,11 +141,11 @@ def test_a_disk_is_measured(tmp_path):
 # -- what is shown ----------------------------------------------------------------------------
 
 
-def _turn(**more):
-    processes = {"java": 1 << 30, "python": 1 << 28, "all": 5 << 28}
-    return {"batches": [], "limited": 3, "peak": 2 << 30, "cached": 100, "left_cached": 0} | {
-        "processes": processes
-    } | more  # fmt: skip
+def _turn(reads, batches):
+    device, held = asdict(Device(1000.0, reads)), {"all": 5 << 28}
+    cached = {"cached": 100, "left_cached": 0}
+    group = {"limited": 3, "peak": 2 << 30}
+    return {"batches": batches, "device": device, "processes": held} | cached | group
 
 
 def test_every_row_has_its_share_of_what_the_disk_allows():
@@ -155,12 +155,14 @@ def test_every_row_has_its_share_of_what_the_disk_allows():
         "batch_rows": 100,
         "limit": {"heap": 1 << 30, "page cache": 1 << 20},
         "demand": {"best_share": 0.8, "cold_keys": 50.0},
-        "devices": [asdict(Device(1000.0, 100.0)), asdict(Device(1000.0, 50.0))],
         "milliseconds": {"enrich": [[9, 9, 1000], [9, 9, 1000]], "default": [[4000], [4000]]},
-        "facts": {"enrich": [_turn(batches=[batch] * 3)] * 2, "default": [_turn()] * 2},
+        "facts": {
+            "enrich": [_turn(100.0, [batch] * 3), _turn(50.0, [batch] * 3)],
+            "default": [_turn(100.0, []), _turn(50.0, [])],
+        },
         "failed": {"lmdb": "out of memory"},
     }
-    assert bounds(cell) == [200.0, 100.0]  # by its keys, by the keys as by the pass
+    assert bounds(cell, "enrich") == [200.0, 100.0]  # by its keys, by the keys as by the pass
     labels = {name: name for name in ("enrich", "default", "lmdb")}
     record = {"kind": "confined", "dropped": 2, "labels": labels, "cells": [cell]}
     overview, systems = sheets(record)

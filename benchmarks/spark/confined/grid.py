@@ -62,8 +62,8 @@ class ConfinedGrid(Grid):
     warm: float = option(15.0, "Seconds for which each system runs before it is timed.")
     seconds: float = option(10.0, "What the counted batches of a turn take, about.")
     limit: float = option(180.0, "Seconds after which a query is ended; what it did counts.")
-    device_seconds: float = 2.0
-    """For each of the disk's two speeds, at the start of every round."""
+    device_seconds: float = 1.5
+    """For each of the disk's two speeds, before every turn: a shared disk changes by the minute."""
     stream_rows: int = 10_000_000
     """In files; no batch comes twice, or caches would know it."""
     most_batches: int = 300

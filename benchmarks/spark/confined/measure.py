@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +48,8 @@ def measure(job: Job[ConfinedGrid]) -> Iterator[None]:
     """Measure enrichment from a master larger than memory, in a memory cgroup, beside others.
 
     All of Spark, the JVM and Python's processes, is in the group, and the page cache that they
-    cause counts. Its limit leaves the page cache a fifth of R. The disk is measured at the start
-    of every round, past the page cache, for the rate that it allows at best. It needs the right to
+    cause counts. Its limit leaves the page cache a fifth of R. The disk is measured before
+    every turn, past the page cache, for the rate that it allows at best. It needs the right to
     create memory cgroups, of version 1 or 2; --unconfined does without.
     """
     order = random.Random(job.grid.seed)  # noqa: S311 - an order
@@ -59,7 +60,8 @@ def measure(job: Job[ConfinedGrid]) -> Iterator[None]:
         for cell in job.grid.cells:
             if not job.has("cells", asdict(cell)):
                 prepared = _Contest.prepare(job, comparison, cell)
-                job.record["machine"] |= engines.call("main", versions)
+                if "spark" not in job.record["machine"]:
+                    job.record["machine"] |= engines.call("main", versions)
                 engines.close()  # its memory is the machine's, of which the page cache is made
                 job.add("cells", prepared.measure(order), *asdict(cell))
             yield
@@ -99,31 +101,39 @@ class _Contest:
     def measure(self, order: random.Random) -> Record:
         """Return what each system did in each round, and what the disk could do."""
         cell, products = self.cell, self.at.products
-        rng = np.random.default_rng(self.grid.seed)
         count = self.grid.batches_of(cell.batch_rows)
         stream = Sales(products.keys, cell.exponent, cell.batch_rows, count)
-        stream_files = stream.prepare(self.job.folder)
+        files = stream.prepare(self.job.folder)
         # No batch comes twice: a cache would know the rows of the second time.
-        first = replace(stream_files, count=count // 3)
-        rest = replace(stream_files, start=first.count, count=count - first.count)
+        first = replace(files, count=count // 3)
+        rest = replace(files, start=first.count, count=count - first.count)
         demand = demand_of(rest, products.keys, cell.exponent, self.at.memory // ROW_BYTES)
-        pages, devices = _pages_file(products.master()), []
-        limit = self.grid.compose_limit(cell, self.at.memory)
         for number in range(self.grid.rounds):
-            devices.append(asdict(measure_device(pages, self.grid.device_seconds, rng)))
             for system in order.sample(self.able, len(self.able)):
                 self.job.say(f"{cell.label}, round {number + 1}: {system}")
-                self._take_turn(system, first, rest, sum(limit.values()))
-        about: Record = {"memory": self.at.memory, "pages_bytes": pages.stat().st_size}
-        about |= {"limit": limit if self.grid.is_confined(cell) else None}
-        about |= {"demand": asdict(demand), "devices": devices}
+                self._take_turn(system, first, rest)
+        about: Record = {"memory": self.at.memory, "pages_bytes": self.pages.stat().st_size}
+        about |= {"limit": self.limit if self.grid.is_confined(cell) else None}
         results = {"milliseconds": self.milliseconds, "facts": self.facts, "failed": self.failed}
-        return asdict(cell) | about | results
+        return asdict(cell) | about | {"demand": asdict(demand)} | results
 
-    def _take_turn(self, system: str, first: Batches, rest: Batches, limit: int) -> None:
-        """Measure a system once; one that fails is not tried again in this cell."""
+    @cached_property
+    def pages(self) -> Path:
+        """The file of our pages."""
+        master = open_master(self.at.products.master(), "direct")
+        return master.path / master.manifest.name("pages")
+
+    @property
+    def limit(self) -> dict[str, int]:
+        """The parts of the cgroup's limit."""
+        return self.grid.compose_limit(self.cell, self.at.memory)
+
+    def _take_turn(self, system: str, first: Batches, rest: Batches) -> None:
+        """Measure the disk, then a system; one that fails is not tried again in this cell."""
+        rng = np.random.default_rng(self.grid.seed)
+        device = measure_device(self.pages, self.grid.device_seconds, rng)
         try:
-            found = self._sample(system, first, rest, limit)
+            found = self._sample(system, first, rest)
         except EngineError as error:
             self.failed[system] = str(error)
             self.able.remove(system)
@@ -131,9 +141,9 @@ class _Contest:
             self.facts.pop(system, None)
         else:
             self.milliseconds.setdefault(system, []).append(found.pop("milliseconds"))
-            self.facts.setdefault(system, []).append(found)
+            self.facts.setdefault(system, []).append(found | {"device": asdict(device)})
 
-    def _sample(self, system: str, first: Batches, rest: Batches, limit: int) -> Record:
+    def _sample(self, system: str, first: Batches, rest: Batches) -> Record:
         grid, at = self.grid, self.at
         enough = Enough(DROPPED, grid.seconds, least=2)
         left = _drop_stores(at.products)
@@ -141,7 +151,7 @@ class _Contest:
             group = None
             if grid.is_confined(self.cell):
                 group = stack.enter_context(memory_group("semistream-bench"))
-                group.limit(limit)
+                group.limit(sum(self.limit.values()))
             start = group.add if group else lambda _: None
             engines = Engines(_MASTERS, _config(grid), longest=_LONGEST, note_start=start)
             stack.enter_context(engines)
@@ -202,11 +212,6 @@ def _drop_stores(products: Products) -> int:
         )
         raise SemistreamError(msg)
     return sum(left.values())
-
-
-def _pages_file(path: Path) -> Path:
-    master = open_master(path, "direct")
-    return master.path / master.manifest.name("pages")
 
 
 @contextmanager

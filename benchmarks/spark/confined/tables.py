@@ -29,16 +29,20 @@ def sheets(record: Record) -> Iterator[Sheet]:
         yield _systems(record, cell)
 
 
-def bounds(cell: Record) -> list[float]:
-    """Return the rows a second that the disk allowed, round by round."""
+def bounds(cell: Record, system: str) -> list[float]:
+    """Return the rows a second that the disk allowed right before each turn of a system."""
     size, cold = cell["pages_bytes"], cell["demand"]["cold_keys"]
-    devices = [Device(**device) for device in cell["devices"]]
+    devices = [Device(**turn["device"]) for turn in cell["facts"][system]]
     return [bound_rate(cell["batch_rows"], size, cold, device) for device in devices]
 
 
+def _all_bounds(cell: Record) -> list[float]:
+    return [rate for system in cell["facts"] for rate in bounds(cell, system)]
+
+
 def _share(cell: Record, system: str, dropped: int) -> Spread:
-    """Return the rate as a share of what the disk allowed in the same round."""
-    return ratio(rates(cell, system, dropped), bounds(cell))
+    """Return the rate as a share of what the disk allowed."""
+    return ratio(rates(cell, system, dropped), bounds(cell, system))
 
 
 def _label(cell: Record) -> str:
@@ -47,13 +51,13 @@ def _label(cell: Record) -> str:
 
 def _overview(record: Record, cells: list[Record]) -> Sheet:
     dropped, rows = record["dropped"], []
-    for cell in cells:
+    for cell in filter(lambda each: each["facts"], cells):
         ours = cell["milliseconds"].get(_OURS)
         beside = [to(cell, _OURS, best(cell, names, dropped), dropped) for names in (SPARK, STORES)]
         rows.append(
             (
                 _label(cell),
-                thousands(bounds(cell)),
+                thousands(_all_bounds(cell)),
                 thousands(rates(cell, _OURS, dropped)) if ours else "–",
                 _share(cell, _OURS, dropped).show() if ours else "–",
                 *(each.show(unit="×") if each else "–" for each in beside),
@@ -102,13 +106,16 @@ def _row(record: Record, cell: Record, name: str) -> tuple[str, ...]:
 
 
 def _device(cell: Record) -> str:
-    speeds = [Device(**device) for device in cell["devices"]]
+    if not cell["facts"]:
+        return "all failed"
+    speeds = [Device(**turn["device"]) for turns in cell["facts"].values() for turn in turns]
     passed = spread(speed.bandwidth / 1e9 for speed in speeds).show(unit=" GB/s")
     reads = thousands(speed.reads for speed in speeds)
-    cold = f"{cell['demand']['cold_keys']:,.0f} distinct cold keys a batch"
+    cold, rate = cell["demand"]["cold_keys"], thousands(_all_bounds(cell))
     return (
         f"the disk: {passed} in one pass over {format_bytes(cell['pages_bytes'])}, {reads} "
-        f"thousand reads of 4 KB a second, for {cold}: {thousands(bounds(cell))} thousand rows/s"
+        f"thousand reads of 4 KB a second; {cold:,.0f} distinct cold keys a batch; so it allows "
+        f"{rate} thousand rows/s"
     )
 
 
