@@ -16,7 +16,13 @@ from semistream.units import format_bytes
 _OURS = "enrich"
 _HEADS = (
     *("", "thousand rows/s", "share of the device's bound", "from memory", "pages a batch"),
-    *("read a batch", "held of the budget", "all processes", "peak of the group", "cached"),
+    *(
+        "read a batch",
+        "held of the budget",
+        "all processes",
+        "peak of the group (limited)",
+        "cached",
+    ),
 )
 
 
@@ -100,7 +106,7 @@ def _row(record: Record, cell: Record, name: str) -> tuple[str, ...]:
         share,
         *ours,
         format_bytes(max(turn["processes"]["all"] for turn in facts)),
-        f"{format_bytes(peak)}, limited {limited:,.0f} times" if peak else "",
+        f"{format_bytes(peak)} ({limited:,.0f})" if peak else "",
         f"{max(turn['cached'] for turn in facts) / cell['pages_bytes']:.0%}",
     )
 
