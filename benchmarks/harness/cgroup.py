@@ -43,16 +43,23 @@ class MemoryGroup:
         self.members.write_text(str(pid))
 
     def read_usage(self) -> dict[str, int]:
-        """Return the most bytes that members had, and how often the limit made them wait.
+        """Return the most bytes that members had, how often the limit was hit, and kills for it.
 
         Kernels before 5.19 have no peak in version 2.
         """
         peak = self.path / _PEAK[self.version]
         usage = {"peak": int(peak.read_text())} if peak.exists() else {}
         if self.version == 1:
-            return usage | {"limited": int((self.path / "memory.failcnt").read_text())}
-        lines = (self.path / "memory.events").read_text().splitlines()
-        return usage | {"limited": next(int(s.split()[1]) for s in lines if s.startswith("max "))}
+            limited, killed = self._read_number("memory.failcnt"), "memory.oom_control"
+        else:
+            limited, killed = self._read_number("memory.events", "max"), "memory.events"
+        return usage | {"limited": limited, "killed": self._read_number(killed, "oom_kill")}
+
+    def _read_number(self, file: str, name: str = "") -> int:
+        """Return the number in a file, or behind a name in it."""
+        lines = (self.path / file).read_text().splitlines()
+        pairs = [("", *line.split())[-2:] for line in lines]
+        return next(int(number) for before, number in pairs if before == name)
 
     def end_members(self) -> None:
         """Kill what is left in the group: only what was started there is."""

@@ -144,27 +144,33 @@ class _Contest:
             self.facts.setdefault(system, []).append(found | {"device": asdict(device)})
 
     def _sample(self, system: str, first: Batches, rest: Batches) -> Record:
-        grid, at = self.grid, self.at
-        enough = Enough(DROPPED, grid.seconds, least=2)
-        left = _drop_stores(at.products)
+        """Run a system in a Spark of its own, in a group of its own."""
+        left = _drop_stores(self.at.products)
         with ExitStack() as stack:
             group = None
-            if grid.is_confined(self.cell):
+            if self.grid.is_confined(self.cell):
                 group = stack.enter_context(memory_group("semistream-bench"))
                 group.limit(sum(self.limit.values()))
-            start = group.add if group else lambda _: None
-            engines = Engines(_MASTERS, _config(grid), longest=_LONGEST, note_start=start)
+            enter = group.add if group else lambda _: None
+            engines = Engines(_MASTERS, _config(self.grid), longest=_LONGEST, note_start=enter)
             stack.enter_context(engines)
-            engines.call("main", warm_up, system, at, first, grid.warm)
-            before = group.read_usage() if group else {}
-            with Footprint(engines.pid("main"), itself=True, every=_EVERY) as footprint:
-                found: Record = engines.call("main", watch_batches, system, at, rest, grid.limit,
-                                             enough)  # fmt: skip
+            try:
+                found = self._run(engines, system, first, rest)
+            except EngineError as error:
+                msg = f"{error}; {group.read_usage() if group else 'no group'}"
+                raise EngineError(msg) from None
             usage = group.read_usage() if group else {}
-            limited = usage.pop("limited", 0) - before.get("limited", 0)
-            cached = sum(map(resident_bytes, _stores(at.products)))
-        about = {"left_cached": left, "cached": cached, "limited": limited}
-        return found | about | usage | {"processes": footprint.most}
+            cached = sum(map(resident_bytes, _stores(self.at.products)))
+        return found | usage | {"left_cached": left, "cached": cached}
+
+    def _run(self, engines: Engines, system: str, first: Batches, rest: Batches) -> Record:
+        """Warm up, then time batches, and look at the memory of all processes meanwhile."""
+        enough = Enough(DROPPED, self.grid.seconds, least=2)
+        engines.call("main", warm_up, system, self.at, first, self.grid.warm)
+        with Footprint(engines.pid("main"), itself=True, every=_EVERY) as footprint:
+            timed = (system, self.at, rest, self.grid.limit, enough)
+            found: Record = engines.call("main", watch_batches, *timed)
+        return found | {"processes": footprint.most}
 
 
 def _config(grid: ConfinedGrid) -> dict[str, str]:
