@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -15,6 +16,9 @@ from semistream.errors import SemistreamError
 _ROOT = Path("/sys/fs/cgroup")
 _LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
 _PEAK = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}
+_SEEN_AT = {1: _ROOT / "memory", 2: _ROOT}
+# Of <linux/sched.h> and <linux/mount.h>.
+_NEW_MOUNTS, _BIND, _RECURSIVE, _PRIVATE = 0x20000, 1 << 12, 1 << 14, 1 << 18
 _REMOVAL = 100  # tenths of a second in which killed processes of a gigabyte are gone
 
 
@@ -41,6 +45,22 @@ class MemoryGroup:
     def add(self, pid: int) -> None:
         """Move a process into the group; what it allocates and starts from now on counts here."""
         self.members.write_text(str(pid))
+
+    def show_as_root(self) -> None:
+        """Let this process, and all that it starts, see the group where a container sees its own.
+
+        Else programs that look for their limit find that of the machine.
+        """
+        libc = ctypes.CDLL(None, use_errno=True)
+        place = str(_SEEN_AT[self.version]).encode()
+        failed = (  # one after the other: the mounts are only for what has its own
+            libc.unshare(_NEW_MOUNTS)
+            or libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None)
+            or libc.mount(str(self.path).encode(), place, None, _BIND, None)
+        )
+        if failed:
+            msg = f"the group can't be mounted at {place.decode()}: not without root's rights"
+            raise NoGroupError(msg)
 
     def read_usage(self) -> dict[str, int]:
         """Return the most bytes that members had, how often the limit was hit, and kills for it.

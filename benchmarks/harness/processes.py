@@ -11,6 +11,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
+from benchmarks.harness.cgroup import MemoryGroup
 from semistream.errors import SemistreamError
 
 _ENDING = 10.0  # seconds in which a process, and then what it started, may end by itself
@@ -29,16 +30,23 @@ class Child:
         Seconds without an answer after which it is given up.
     brief
         Makes a message of an exception, in the process.
+    group
+        A memory cgroup for the process and all that it starts, who see it as a container does.
     """
 
     def __init__(
-        self, longest: float | None = None, brief: Callable[[Exception], str] = repr
+        self,
+        longest: float | None = None,
+        brief: Callable[[Exception], str] = repr,
+        group: MemoryGroup | None = None,
     ) -> None:
         self._longest = longest
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, brief), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, brief, group), daemon=True)
         self._process.start()
+        if group is not None:
+            group.add(self.pid)  # from here: by now it has allocated hardly anything
         theirs.close()
 
     def __enter__(self) -> Self:
@@ -91,9 +99,13 @@ class Child:
         self._process.join()
 
 
-def _serve(connection: Connection, brief: Callable[[Exception], str]) -> None:
+def _serve(
+    connection: Connection, brief: Callable[[Exception], str], group: MemoryGroup | None
+) -> None:
     """Answer calls until the other side is gone."""
     os.setpgid(0, 0)
+    if group is not None:
+        group.show_as_root()
     with suppress(EOFError, OSError):
         while True:
             function, args = connection.recv()

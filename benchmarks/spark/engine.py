@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from benchmarks.harness.cgroup import MemoryGroup
 from benchmarks.harness.processes import Child, ChildError
 from semistream.spark.cluster.session import session
 
@@ -41,8 +42,8 @@ class Engines:
         Seconds without an answer after which a process is given up.
     special
         For some names, settings of their own.
-    note_start
-        Called with the number of a process that has just been started, before it does anything.
+    group
+        A memory cgroup for all of them.
     """
 
     def __init__(
@@ -51,10 +52,10 @@ class Engines:
         config: dict[str, str],
         longest: float = 240.0,
         special: dict[str, dict[str, str]] | None = None,
-        note_start: Callable[[int], object] = lambda _: None,
+        group: MemoryGroup | None = None,
     ) -> None:
         self._masters, self._config, self._longest = masters, _CONFIG | config, longest
-        self._special, self._note_start = special or {}, note_start
+        self._special, self._group = special or {}, group
         self._running: dict[str, Child] = {}
 
     def __enter__(self) -> Self:
@@ -83,8 +84,7 @@ class Engines:
 
     def _child(self, where: str) -> Child:
         if where not in self._running:
-            self._running[where] = Child(self._longest, _brief)
-            self._note_start(self._running[where].pid)
+            self._running[where] = Child(self._longest, _brief, self._group)
         return self._running[where]
 
 

@@ -12,11 +12,13 @@ import pytest
 from benchmarks.harness import cgroup
 from benchmarks.harness.cgroup import NoGroupError, memory_group
 from benchmarks.harness.memory import drop_cached, resident_bytes
+from benchmarks.harness.processes import Child, ChildError
 from benchmarks.spark.confined.device import Demand, Device, count_demand, demand_of, measure_device
 from benchmarks.spark.confined.grid import ALL, LARGEST, ConfinedGrid
 from benchmarks.spark.confined.tables import bounds
 from benchmarks.spark.data import Products, Sales
 from benchmarks.spark.systems import SYSTEMS
+from semistream.system.machine import free_memory
 from semistream.workloads import Zipf
 from support.cli import sheets
 
@@ -57,6 +59,17 @@ def test_a_group_knows_what_its_members_had(group):
         assert usage["limited"] == 0
         group.end_members()
         assert child.wait() != 0
+
+
+def test_members_see_the_group_as_a_container_does(group):
+    group.limit(256 << 20)
+    try:
+        with Child(30.0, group=group) as child:
+            seen = child.call(free_memory)
+    except ChildError:
+        pytest.skip("no right to mount")
+    assert seen == 256 << 20
+    assert free_memory() > 256 << 20
 
 
 def test_without_groups_there_is_a_message(tmp_path, monkeypatch):

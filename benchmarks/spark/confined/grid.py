@@ -67,7 +67,7 @@ class ConfinedGrid(Grid):
     stream_rows: int = 10_000_000
     """In files; no batch comes twice, or caches would know it."""
     most_batches: int = 300
-    heap: int = option(1 << 30, "Spark's heap, which is taken at once.", read=parse_bytes)
+    heap: int = option(1 << 30, "Spark's heap.", read=parse_bytes)
     non_heap: int = option(
         256 << 20,  # measured: classes, compiled code, threads, network buffers
         "What the JVM needs beside its heap.",

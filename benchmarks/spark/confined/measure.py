@@ -40,8 +40,8 @@ _MASTERS = {"main": f"local[{_TASKS}]"}
 _LONGEST = 1200.0  # seconds without an answer: to sort a table of 50M rows into buckets takes long
 _MOST_LEFT = 0.01  # of the pages, in the page cache when a turn begins
 _CHECKED_ROWS = 2_000  # of the one batch that is compared
+_RECENT = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}  # all of a query
 _EVERY = 1.0  # seconds between two looks at memory, each of which costs some milliseconds
-_RECENT = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
 
 
 def measure(job: Job[ConfinedGrid]) -> Iterator[None]:
@@ -151,8 +151,8 @@ class _Contest:
             if self.grid.is_confined(self.cell):
                 group = stack.enter_context(memory_group("semistream-bench"))
                 group.limit(sum(self.limit.values()))
-            enter = group.add if group else lambda _: None
-            engines = Engines(_MASTERS, _config(self.grid), longest=_LONGEST, note_start=enter)
+            config = {"spark.driver.memory": f"{self.grid.heap >> 20}m"} | _RECENT
+            engines = Engines(_MASTERS, config, longest=_LONGEST, group=group)
             stack.enter_context(engines)
             try:
                 found = self._run(engines, system, first, rest)
@@ -171,13 +171,6 @@ class _Contest:
             timed = (system, self.at, rest, self.grid.limit, enough)
             found: Record = engines.call("main", watch_batches, *timed)
         return found | {"processes": footprint.most}
-
-
-def _config(grid: ConfinedGrid) -> dict[str, str]:
-    """Return Spark's settings; the heap is taken at once, or the page cache would have the rest."""
-    heap = f"{grid.heap >> 20}m"
-    touched = f"-Xms{heap} -XX:+AlwaysPreTouch"
-    return {"spark.driver.memory": heap, "spark.driver.extraJavaOptions": touched} | _RECENT
 
 
 def watch_batches(
