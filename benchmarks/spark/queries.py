@@ -57,10 +57,16 @@ def time_batches(
         return milliseconds(query)
 
 
-def warm_up(system: str, at: Setting, batches: Batches, seconds: float) -> None:
-    """Run a query for a while, as one that has run for long: by then the JVM has compiled it."""
+def warm_up(
+    system: str, at: Setting, batches: Batches, seconds: float, least: int = 1, limit: float = 0
+) -> None:
+    """Run a query for a while, as one that has run for long: by then the JVM has compiled it.
+
+    It is ended after so many seconds, or after ``limit`` where these are more, if until then it has
+    not done ``least`` batches.
+    """
     with suppress(SemistreamError):  # who does not end a batch in this time is slow anyway
-        time_batches(system, at, batches, seconds, Enough(0, seconds))
+        time_batches(system, at, batches, max(seconds, limit), Enough(0, seconds, least))
 
 
 @contextmanager

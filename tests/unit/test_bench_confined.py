@@ -15,7 +15,7 @@ from benchmarks.harness.memory import drop_cached, resident_bytes
 from benchmarks.harness.processes import Child, ChildError
 from benchmarks.spark.confined.device import Demand, Device, count_demand, demand_of, measure_device
 from benchmarks.spark.confined.grid import ALL, LARGEST, ConfinedGrid
-from benchmarks.spark.confined.tables import bounds
+from benchmarks.spark.confined.tables import bound, device_of
 from benchmarks.spark.data import Products, Sales
 from benchmarks.spark.systems import SYSTEMS
 from semistream.system.machine import free_memory
@@ -117,7 +117,7 @@ def test_the_limit_leaves_the_page_cache_a_fifth_of_the_master():
         parts = grid.compose_limit(cell, budget)
         assert parts["page cache"] <= products.bytes / 5
         assert parts["budget"] == budget
-        assert sum(parts.values()) - parts["page cache"] - budget == 3 << 29
+        assert sum(parts.values()) - parts["page cache"] - budget == (1024 + 320 + 384) << 20
     largest = replace(grid.cells[0], rows=LARGEST)
     assert not grid.is_confined(largest)
     assert set(grid.systems_of(largest)) == {"none", "enrich", "default", "duckdb"}
@@ -170,18 +170,19 @@ def test_every_row_has_its_share_of_what_the_disk_allows():
         "demand": {"best_share": 0.8, "cold_keys": 50.0},
         "milliseconds": {"enrich": [[9, 9, 1000], [9, 9, 1000]], "default": [[4000], [4000]]},
         "facts": {
-            "enrich": [_turn(100.0, [batch] * 3), _turn(50.0, [batch] * 3)],
+            "enrich": [_turn(100.0, [batch] * 3), _turn(100.0, [batch] * 3)],
             "default": [_turn(100.0, []), _turn(50.0, [])],
         },
         "failed": {"lmdb": "out of memory"},
     }
-    assert bounds(cell, "enrich") == [200.0, 100.0]  # by its keys, by the keys as by the pass
+    assert device_of(cell) == Device(1000.0, 100.0)  # the median, whatever one turn saw
+    assert bound(cell) == 200.0
     labels = {name: name for name in ("enrich", "default", "lmdb")}
     record = {"kind": "confined", "dropped": 2, "labels": labels, "cells": [cell]}
     overview, systems = sheets(record)
-    assert overview.rows[0][3:] == ("0.75 (0.50–1.00)", "4.00× (4.00–4.00)", "–")
-    assert systems.rows[0][2:7] == ("0.75 (0.50–1.00)", "50.0% of 80.0%", "7", "700 B", "90%")
-    assert systems.rows[1][2] == "0.19 (0.12–0.25)"
+    assert overview.rows[0][3:] == ("0.50 (0.50–0.50)", "4.00× (4.00–4.00)", "–")
+    assert systems.rows[0][2:7] == ("0.50 (0.50–0.50)", "50.0% of 80.0%", "7", "700 B", "90%")
+    assert systems.rows[1][2] == "0.12 (0.12–0.12)"
     assert systems.rows[2][:3] == ("lmdb", "failed", "out of memory")
     assert {len(row) for row in systems.rows} == {len(systems.heads)}
     assert "limit 1.001 GB: heap 1 GB, page cache 1 MB" in systems.note

@@ -60,6 +60,8 @@ class ConfinedGrid(Grid):
     options: tuple[str, ...] = option((), "An option of enrich, such as read=direct.", "option")
     rounds: int = option(2, "The number of samples; every system has its turn in each.")
     warm: float = option(15.0, "Seconds for which each system runs before it is timed.")
+    warm_batches: int = 3
+    """At least: the first may take longer than all of ``warm``, and caches are empty in it."""
     seconds: float = option(10.0, "What the counted batches of a turn take, about.")
     limit: float = option(180.0, "Seconds after which a query is ended; what it did counts.")
     device_seconds: float = 1.5
@@ -67,15 +69,15 @@ class ConfinedGrid(Grid):
     stream_rows: int = 10_000_000
     """In files; no batch comes twice, or caches would know it."""
     most_batches: int = 300
-    heap: int = option(1 << 30, "Spark's heap.", read=parse_bytes)
+    heap: int = option(1 << 30, "Spark's heap, which is taken at once.", read=parse_bytes)
     non_heap: int = option(
-        256 << 20,  # measured: classes, compiled code, threads, network buffers
+        320 << 20,  # measured: classes, compiled code, threads, network buffers
         "What the JVM needs beside its heap.",
         read=parse_bytes,
     )
     workers: int = option(
-        256 << 20,  # measured: the driver's Python, the daemon, and two workers forked from it
-        "What Python processes need without a join.",
+        384 << 20,  # measured: the driver, the daemon, two workers, and 250,000 rows in each
+        "What Python processes need beside the budget.",
         read=parse_bytes,
     )
     cache_fraction: float = 0.2
@@ -132,7 +134,7 @@ class ConfinedGrid(Grid):
         >>> grid, cell = ConfinedGrid(), ConfinedGrid().cells[0]
         >>> parts = grid.compose_limit(cell, budget=120_000_000)
         >>> parts["page cache"], round(sum(parts.values()) / 1e9, 2)
-        (480000000, 2.21)
+        (480000000, 2.41)
         """
         cache = int(self.cache_fraction * cell.rows * ROW_BYTES)
         return {

@@ -151,8 +151,7 @@ class _Contest:
             if self.grid.is_confined(self.cell):
                 group = stack.enter_context(memory_group("semistream-bench"))
                 group.limit(sum(self.limit.values()))
-            config = {"spark.driver.memory": f"{self.grid.heap >> 20}m"} | _RECENT
-            engines = Engines(_MASTERS, config, longest=_LONGEST, group=group)
+            engines = Engines(_MASTERS, _config(self.grid), longest=_LONGEST, group=group)
             stack.enter_context(engines)
             try:
                 found = self._run(engines, system, first, rest)
@@ -166,11 +165,19 @@ class _Contest:
     def _run(self, engines: Engines, system: str, first: Batches, rest: Batches) -> Record:
         """Warm up, then time batches, and look at the memory of all processes meanwhile."""
         enough = Enough(DROPPED, self.grid.seconds, least=2)
-        engines.call("main", warm_up, system, self.at, first, self.grid.warm)
+        warming = (self.grid.warm, self.grid.warm_batches, self.grid.limit)
+        engines.call("main", warm_up, system, self.at, first, *warming)
         with Footprint(engines.pid("main"), itself=True, every=_EVERY) as footprint:
             timed = (system, self.at, rest, self.grid.limit, enough)
             found: Record = engines.call("main", watch_batches, *timed)
         return found | {"processes": footprint.most}
+
+
+def _config(grid: ConfinedGrid) -> dict[str, str]:
+    """Return Spark's settings; the heap is taken at once, or the page cache would have the rest."""
+    heap = f"{grid.heap >> 20}m"
+    touched = f"-Xms{heap} -XX:+AlwaysPreTouch"
+    return {"spark.driver.memory": heap, "spark.driver.extraJavaOptions": touched} | _RECENT
 
 
 def watch_batches(

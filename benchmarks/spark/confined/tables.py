@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from benchmarks.harness.record import Record
-from benchmarks.harness.samples import Spread, ratio, spread, thousands
+from benchmarks.harness.samples import Spread, spread, thousands
 from benchmarks.harness.table import Sheet
 from benchmarks.spark.confined.device import Device, bound_rate
 from benchmarks.spark.confined.grid import BOUNDS, SPARK, STORES, Cell
@@ -35,20 +35,24 @@ def sheets(record: Record) -> Iterator[Sheet]:
         yield _systems(record, cell)
 
 
-def bounds(cell: Record, system: str) -> list[float]:
-    """Return the rows a second that the disk allowed right before each turn of a system."""
+def device_of(cell: Record) -> Device:
+    """Return the disk's usual speed: the medians of what was measured before every turn.
+
+    A shared disk stands still now and then; by a single measurement shares would be its noise.
+    """
+    devices = [turn["device"] for turns in cell["facts"].values() for turn in turns]
+    return Device(**{name: statistics.median(d[name] for d in devices) for name in devices[0]})
+
+
+def bound(cell: Record) -> float:
+    """Return the stream rows a second that the disk allows."""
     size, cold = cell["pages_bytes"], cell["demand"]["cold_keys"]
-    devices = [Device(**turn["device"]) for turn in cell["facts"][system]]
-    return [bound_rate(cell["batch_rows"], size, cold, device) for device in devices]
-
-
-def _all_bounds(cell: Record) -> list[float]:
-    return [rate for system in cell["facts"] for rate in bounds(cell, system)]
+    return bound_rate(cell["batch_rows"], size, cold, device_of(cell))
 
 
 def _share(cell: Record, system: str, dropped: int) -> Spread:
-    """Return the rate as a share of what the disk allowed."""
-    return ratio(rates(cell, system, dropped), bounds(cell, system))
+    """Return the rates as shares of what the disk allows."""
+    return spread(rate / bound(cell) for rate in rates(cell, system, dropped))
 
 
 def _label(cell: Record) -> str:
@@ -63,7 +67,7 @@ def _overview(record: Record, cells: list[Record]) -> Sheet:
         rows.append(
             (
                 _label(cell),
-                thousands(_all_bounds(cell)),
+                f"{bound(cell) / 1e3:,.0f}",
                 thousands(rates(cell, _OURS, dropped)) if ours else "–",
                 _share(cell, _OURS, dropped).show() if ours else "–",
                 *(each.show(unit="×") if each else "–" for each in beside),
@@ -117,7 +121,7 @@ def _device(cell: Record) -> str:
     speeds = [Device(**turn["device"]) for turns in cell["facts"].values() for turn in turns]
     passed = spread(speed.bandwidth / 1e9 for speed in speeds).show(unit=" GB/s")
     reads = thousands(speed.reads for speed in speeds)
-    cold, rate = cell["demand"]["cold_keys"], thousands(_all_bounds(cell))
+    cold, rate = cell["demand"]["cold_keys"], f"{bound(cell) / 1e3:,.0f}"
     return (
         f"the disk: {passed} in one pass over {format_bytes(cell['pages_bytes'])}, {reads} "
         f"thousand reads of 4 KB a second; {cold:,.0f} distinct cold keys a batch; so it allows "
