@@ -201,11 +201,14 @@ def test_composite_keys_of_many_types(spark, folder):
     table = pa.table({**keys, "tags": [[str(i), None] for i in range(n)], "rank": range(n)})
     master = ss.build_master(table, folder / "composite", key=list(keys))
     df = spark.createDataFrame(pa.table({**keys, "event": range(n)}).slice(0, 200))
-    for transfer in ("keys", "rows"):
-        wish = {"transfer": transfer, "memory": "4MB", "check": False}
-        out = ss.enrich(df, master, on=list(keys), **wish)
-        found = {row.event: (row["rank"], row.tags) for row in out.collect()}
-        assert found == {i: (i, [str(i), None]) for i in range(200)}
+    wish = {"on": list(keys), "memory": "4MB", "check": False}
+    out = {
+        transfer: ss.enrich(df, master, transfer=transfer, **wish).select("event", "rank", "tags")
+        for transfer in ("keys", "rows")
+    }
+    wanted = sorted(((i, i, [str(i), None]) for i in range(200)), key=repr)
+    for transfer, rows in rows_of_each(out).items():
+        assert rows == wanted, transfer
 
 
 def test_other_names_and_names_with_dots(spark, master):
