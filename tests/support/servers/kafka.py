@@ -97,7 +97,7 @@ class Broker:
     def _create(self, topic: NewTopic) -> bool:
         admin = AdminClient(self._client())
         try:
-            admin.create_topics([topic], request_timeout=2)[topic.topic].result(5)
+            admin.create_topics([topic], request_timeout=10)[topic.topic].result(15)
         except (KafkaException, TimeoutError) as error:
             return "TOPIC_ALREADY_EXISTS" in str(error)
         return True
