@@ -419,7 +419,7 @@ def test_drivers_that_end_while_snapshots_are_removed(tmp_path, caplog):
     with ThreadPoolExecutor(2) as pool:
         drivers = [pool.submit(drive) for _ in range(2)]
         try:
-            for _ in range(50 if ALL else 12):
+            for _ in range(50 if ALL else 6):
                 remove_unneeded(tmp_path)
                 pins.all_pins(tmp_path)
         finally:
