@@ -59,6 +59,18 @@ def host_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["SEMISTREAM_HOST_DIR"] = str(tmp_path_factory.mktemp("host"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have masters built without waiting for the disk, unless all is run: no test cuts the power.
+
+    Builds sync some ten thousand files and folders otherwise.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.config.getoption("--all"):
+            patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(host_folder: None) -> Iterator[SparkSession]:
     """One JVM for all tests of a process.

@@ -1,8 +1,5 @@
 """Memory is a promise: what is counted is kept, and what is held is counted."""
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,56 +13,12 @@ from semistream.arrow import columns
 from semistream.arrow.memory import concat
 from semistream.errors import BudgetError, OptionError
 from semistream.workloads import Stream, Zipf, master_table
+from support.growth import growth
 from support.matrix import ALL
 from support.variants import VARIANTS, each_variant
 
 CONSTANT = 6 << 20
 """What a process may grow by beyond the budget: caches of the interpreter and of malloc."""
-
-GROWTH = """
-import gc, json, sys
-import pyarrow as pa, semistream as ss
-from benchmarks.harness.memory import PeakMemory
-from semistream.workloads import Stream, Zipf
-
-path, read, algorithm, options, text, budget = sys.argv[1:]
-master = ss.open_master(path, read)
-stream = Stream(Zipf(master.rows), seed=1)
-
-def batches(rows):
-    for batch in stream.batches(rows, batch_rows=8192):
-        if text == "text":
-            words = pa.array(["w" * (i % 40) for i in range(batch.num_rows)])
-            batch = batch.append_column("words", words)
-        if text == "coded":
-            words = pa.DictionaryArray.from_arrays(
-                pa.array([0] * batch.num_rows, pa.int8()), pa.array(["w" * 4_000])
-            )
-            batch = batch.append_column("words", words)
-        yield batch
-
-def run(memory, rows):
-    schema = next(batches(1)).schema
-    join = ss.Join(
-        master, schema, on="key", how="left", memory=memory, algorithm=algorithm,
-        **json.loads(options),
-    )
-    counted = 0
-    for batch in batches(rows):
-        for _ in join.offer(batch):
-            pass
-        counted = max(counted, join.memory_used.total)
-    return counted
-
-slow = {"inlj": 3_000, "derakhshan": 60_000}  # rows enough to fill what they have
-few = algorithm == "inlj" or text == "coded"
-run(1 << 20, 1_000 if few else 30_000)  # kernels are compiled and loaded now,
-run(int(budget), 1_000)  # also those that only a larger budget needs
-gc.collect()
-with PeakMemory() as peak:
-    counted = run(int(budget), 20_000 if text == "coded" else slow.get(algorithm, 200_000))
-print(json.dumps({"grown": peak.grown, "counted": counted}))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +59,6 @@ def test_growth_with_adaptive_and_other_rows(others, name, read, text, options):
     found = growth(others[name], read, "adaptive", options, text, budget)
     assert found["counted"] <= budget
     assert found["grown"] <= budget + CONSTANT, found
-
-
-def growth(master, read, algorithm, options, text, budget):
-    arguments = [master.path, read, algorithm, json.dumps(options), text, str(budget)]
-    command = [sys.executable, "-c", GROWTH, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def ways():

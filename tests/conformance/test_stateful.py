@@ -27,7 +27,7 @@ from support.matrix import ALL
 from support.variants import each_variant
 
 SETTINGS = settings(
-    max_examples=400 if ALL else 15,
+    max_examples=400 if ALL else 10,
     stateful_step_count=50 if ALL else 14,
     deadline=None,
     derandomize=not ALL,
@@ -149,5 +149,5 @@ def masters(tmp_path_factory):
 
 @each_variant
 def test_any_order_of_calls(algorithm, options, masters):
-    more = settings(SETTINGS, max_examples=35) if algorithm == "adaptive" and not ALL else SETTINGS
+    more = settings(SETTINGS, max_examples=20) if algorithm == "adaptive" and not ALL else SETTINGS
     run_state_machine_as_test(lambda: Joining(algorithm, options, masters), settings=more)

@@ -181,7 +181,7 @@ def test_a_silent_connection_is_not_trusted_for_long(products: PostgreSQL) -> No
 
 
 @pytest.mark.parts
-@pytest.mark.xdist_group("spark")  # where the broker runs
+@pytest.mark.xdist_group("tables")  # where the broker runs
 def test_a_topic_tells_keys_of_any_form_and_outlives_its_broker(broker: Broker) -> None:
     broker.create("product-changes", partitions=2)
     producer = Producer({"bootstrap.servers": broker.address, "log_level": 0})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from support.servers.kafka import Broker
 
-pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
 ROWS = 20_000
 SALE = "sale long, product_id long, quantity int"

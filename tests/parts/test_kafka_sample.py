@@ -37,7 +37,7 @@ def products(tmp_path: Path) -> Master:
 
 
 @pytest.mark.parts
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("tables")
 def test_a_topic_is_read_to_its_end(broker: Broker, products: Master) -> None:
     from confluent_kafka import Producer  # noqa: PLC0415 - most tests do not need it
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("kills")]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    made = Data(tmp_path_factory.mktemp("data") / "data", files=12, rows=50_000)
+    made = Data(tmp_path_factory.mktemp("data") / "data", files=16, rows=40_000)
     made.write()
     return made
 
@@ -61,32 +61,42 @@ def test_delta_has_every_row_once_after_a_killed_executor(
     assert run.done == {"executor": 1, "worker": 1, "starts": 1}
 
 
-def test_delta_has_every_row_once_after_killed_executors_that_look_up_in_java(
+class Renewed(Run):
+    """Its master is built anew when the driver was killed in a batch."""
+
+    batch, files = -1, ""
+
+    def _kill(self, kind: str) -> None:
+        if kind != "driver":
+            super()._kill(kind)
+            return
+        self.batch, self.files = self.kill_in_a_batch()
+        self.done[kind] += 1
+        old = pq.read_table(self.data.folder / "products.parquet")
+        new = old.set_column(1, "surrogate", pa.array(old["surrogate"].to_numpy() + 1))
+        ss.build_master(new, self.data.master, key="key")
+
+
+def test_delta_has_every_row_once_after_kills_with_java_and_a_batch_keeps_its_snapshot(
     data: Data, cluster: Cluster, tmp_path: Path
 ) -> None:
-    config = {**require("delta"), **cluster_config()}
-    run = Run(data, tmp_path / "run", "delta", cluster.address, config, cluster)
-    run.execute(["executor", "driver"])
-    assert data.differences(run.result) == (0, 0)
-    assert run.done == {"executor": 1, "driver": 1, "starts": 2}
-    assert "PythonRunner" not in run.log.read_text()
-
-
-def test_a_killed_driver_repeats_its_batch_on_the_old_snapshot(tmp_path):
-    data = Data(tmp_path / "data", files=8, rows=40_000)
-    data.write()
-    for number, file in enumerate(sorted(data.stream.iterdir())):
+    """An executor is killed, then the driver in a batch, which it repeats on the old snapshot."""
+    for number, file in enumerate(sorted(data.stream.iterdir())):  # the order of the stream
         os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
-    run = Run(data, tmp_path / "run", "parquet")
-    batch, files = run.until_pinned(1)
-    old = pq.read_table(data.folder / "products.parquet")
-    new = old.set_column(1, "surrogate", pa.array(old["surrogate"].to_numpy() + 1))
-    ss.build_master(new, data.master, key="key")
-    run.execute([])
-    assert {p.pin.files for p in pins.all_pins(data.master) if p.batch == str(batch)} <= {files}
+    config = {**require("delta"), **cluster_config()}
+    run = Renewed(data, tmp_path / "run", "delta", cluster.address, config, cluster)
+    run.execute(["executor", "driver"])
+    assert (run.done["executor"], run.done["driver"]) == (1, 1)
+    assert run.done["starts"] >= 2
+    assert "PythonRunner" not in run.log.read_text()
+    pinned = [p for p in pins.all_pins(data.master) if p.batch == str(run.batch)]
+    assert {p.pin.files for p in pinned} <= {run.files}
     found = pq.read_table(run.result)
-    assert sorted(found["sale"].to_pylist()) == list(range(8 * 40_000))
-    later = found["sale"].to_numpy() // (FILES_A_BATCH * 40_000) > batch
+    assert sorted(found["sale"].to_pylist()) == list(range(data.files * data.rows))
+    later = found["sale"].to_numpy() // (FILES_A_BATCH * data.rows) > run.batch
     keys = found["key"].to_numpy()
-    expected = np.where(keys < 100_000, keys * 7 + later, -1)
+    there = keys < 100_000
+    expected = np.where(there, keys * 7 + later, -1)
     assert (found["surrogate"].fill_null(-1).to_numpy() == expected).all()
+    names = [f"product {key}" if known else None for key, known in zip(keys, there, strict=True)]
+    assert found["name"].to_pylist() == names

@@ -53,6 +53,8 @@ def test_tables_that_spark_changed(spark: SparkSession, tmp_path, properties, ho
     ]
     if how == "all rows" and "delta.columnMapping.mode" not in properties and not ALL:
         steps = steps[:3]  # that the feed is not asked for shows at once
+    elif not ALL:  # one deletion of each kind
+        steps = [step for step in steps if not step.endswith(("= 8", "= 9"))]
     for number, step in enumerate(steps):
         spark.sql(step)
         synced = ss.sync_master(path)

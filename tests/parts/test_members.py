@@ -137,19 +137,22 @@ def test_columns_of_a_dimension_that_would_be_overwritten_are_refused(
         Dimension(str(tmp_path / "d"), ("id",), "sk").open(spark)
 
 
-@pytest.mark.parametrize("key", ["time", "count", "known", "top"])
-def test_a_key_may_have_any_name(spark: SparkSession, tmp_path: Path, key: str) -> None:
+def test_a_key_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    """Such as those that statements have for a column or a table of their own."""
     require("delta")
-    frame = spark.createDataFrame([(1, 10)], f"`{key}` long, sk int")
+    names = ("time", "count", "known", "top")
+    key = ", ".join(f"`{name}` long" for name in names)
+    frame = spark.createDataFrame([(1, 1, 1, 1, 10)], f"{key}, sk int")
     frame.write.format("delta").save(str(tmp_path / "d"))
-    dimension = Dimension(str(tmp_path / "d"), (key,), "sk")
+    dimension = Dimension(str(tmp_path / "d"), names, "sk")
     dimension.open(spark)
-    batch = add_batch_time(marked(spark, 5), NOW)
-    filled = Members(dimension, {"product": key}, "p_sk", "_status").fill(batch, NOW)
-    assert surrogates(filled) == [(5, 11)]
-    complete_members(
-        spark.createDataFrame([(6,)], f"`{key}` long"), dimension.path, key=key, surrogate="sk"
-    )
+    kinds = "a long, b long, c long, d long, p_sk int, _status string"
+    batch = spark.createDataFrame([(5, 6, 7, 8, None, "absent")], kinds)
+    on = dict(zip("abcd", names, strict=True))
+    filled = Members(dimension, on, "p_sk", "_status").fill(add_batch_time(batch, NOW), NOW)
+    assert [tuple(row)[:5] for row in filled.collect()] == [(5, 6, 7, 8, 11)]
+    real = spark.createDataFrame([(6, 6, 6, 6)], key)
+    complete_members(real, dimension.path, key=names, surrogate="sk")
     assert {row["sk"] for row in dimension.read(spark).collect()} == {10, 11, 12}
 
 

@@ -19,6 +19,8 @@ from semistream.pipeline.io import postgresql
 from support import wait_for
 from support.servers.databases import PostgreSQL
 
+pytestmark = pytest.mark.xdist_group("databases")
+
 
 class Pooled:
     """A java.sql.Connection, as far as it is used, with a server's connection per transaction."""
@@ -97,14 +99,26 @@ def functions(monkeypatch):
     monkeypatch.setattr(postgresql, "sf", made)
 
 
-@pytest.fixture
-def server():
+@pytest.fixture(scope="module")
+def one_server():
     made = PostgreSQL()
     try:
-        made.start()
         yield made
     finally:
         made.remove()
+
+
+@pytest.fixture
+def server(one_server):
+    """A server that runs, with nothing in its database, whatever the test before did to it."""
+    if not one_server.runs:
+        one_server.start()
+    one_server.execute(
+        'DROP SCHEMA IF EXISTS "my ""own, schema" CASCADE',
+        "DROP SCHEMA public CASCADE",
+        "CREATE SCHEMA public",
+    )
+    return one_server
 
 
 def written(server, table="facts"):

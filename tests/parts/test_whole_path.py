@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from support.servers.databases import PostgreSQL
     from support.servers.kafka import Broker
 
-pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.parts, pytest.mark.xdist_group("tables")]
 
 SALES, PRODUCTS, STORES = 3_000, 500, 40
 PIPELINE = """

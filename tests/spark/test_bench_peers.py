@@ -31,6 +31,7 @@ ROWS = 20_000
 TINY = replace(
     PeersGrid(rows=(ROWS,), batch_rows=(500,), hows=("left",), share=0.9),
     rounds=1,
+    warm=0.3,
     seconds=0.0,
     most_batches=3,
     limit=60.0,

@@ -129,15 +129,14 @@ def test_several_rows_a_key(spark, several, files, way):
         assert rows == reference(sales(), products(duplicates=3), how), how
 
 
-@pytest.mark.parametrize("way", [{}, *WAYS], ids=lambda way: "-".join(way.values()) or "auto")
-def test_a_master_without_rows_matches_nothing(spark, folder, files, way):
+def test_a_master_without_rows_matches_nothing(spark, folder, files):
     """As on the first day of a warehouse; executors are looked at, as by default."""
     empty = products().slice(0, 0)
-    master = ss.build_master(empty, folder / "empty", key="product_id")
-    out = ss.enrich(
-        spark.read.parquet(files), master.path, on="product_id", how="left", memory="4MB", **way
-    )
-    assert rows_of(out) == reference(sales(), empty, "left")
+    path = ss.build_master(empty, folder / "empty", key="product_id").path
+    df, wish = spark.read.parquet(files), {"on": "product_id", "how": "left", "memory": "4MB"}
+    out = {str(way): ss.enrich(df, path, **wish, **way) for way in [{}, *WAYS]}
+    for way, rows in rows_of_each(out).items():
+        assert rows == reference(sales(), empty, "left"), way
 
 
 def test_a_stream_has_the_rows_of_the_reference(spark, master, files, tmp_path):
@@ -202,20 +201,24 @@ def test_composite_keys_of_many_types(spark, folder):
     table = pa.table({**keys, "tags": [[str(i), None] for i in range(n)], "rank": range(n)})
     master = ss.build_master(table, folder / "composite", key=list(keys))
     df = spark.createDataFrame(pa.table({**keys, "event": range(n)}).slice(0, 200))
-    for transfer in ("keys", "rows"):
-        wish = {"transfer": transfer, "memory": "4MB", "check": False}
-        out = ss.enrich(df, master, on=list(keys), **wish)
-        found = {row.event: (row["rank"], row.tags) for row in out.collect()}
-        assert found == {i: (i, [str(i), None]) for i in range(200)}
+    wish = {"on": list(keys), "memory": "4MB", "check": False}
+    out = {
+        transfer: ss.enrich(df, master, transfer=transfer, **wish).select("event", "rank", "tags")
+        for transfer in ("keys", "rows")
+    }
+    wanted = sorted(((i, i, [str(i), None]) for i in range(200)), key=repr)
+    for transfer, rows in rows_of_each(out).items():
+        assert rows == wanted, transfer
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
-def test_other_names_and_names_with_dots(spark, master, way):
+def test_other_names_and_names_with_dots(spark, master):
     df = spark.createDataFrame([(1, 4), (2, 5)], "`sale.number` int, `the.key` long")
-    wish = {"select": ["surrogate"], "memory": "4MB", "check": False, **way}
-    out = ss.enrich(df, master.path, on={"the.key": "product_id"}, **wish)
-    assert [tuple(row) for row in out.collect()] == [(1, 4, 10**9 + 2)]
-    assert out.columns == ["sale.number", "the.key", "surrogate"]
+    wish = {"select": ["surrogate"], "memory": "4MB", "check": False}
+    on = {"the.key": "product_id"}
+    out = {str(way): ss.enrich(df, master.path, on=on, **wish, **way) for way in WAYS}
+    for way, rows in rows_of_each(out).items():
+        assert rows == [(1, 4, 10**9 + 2)], way
+        assert out[way].columns == ["sale.number", "the.key", "surrogate"]
 
 
 @pytest.mark.parametrize("transfer", ["keys", "rows"])

@@ -10,6 +10,7 @@ import pytest
 import semistream as ss
 from semistream.hotset import HostShare
 from semistream.names import unused
+from support.frames import rows_of_each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,19 +41,24 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
-def test_enrich_keeps_columns_of_any_name(spark: SparkSession, folder, way) -> None:
+def test_enrich_keeps_columns_of_any_name(spark: SparkSession, folder) -> None:
     """In the stream, in the master, and as the key of both."""
     numbers = [f"id * {i + 2} AS `{name}`" for i, name in enumerate(NAMES)]
     stream = spark.range(0, 5, 1, 1).selectExpr(*numbers).withColumnRenamed("__row", "__ROW")
+    out = {}
     for master, key in (("like", {"__ROW": "k"}), ("m", {"__ROW": "__row"})):
-        wish = {"how": "left", "memory": "16MB", "check": False, **way}
-        out = ss.enrich(stream, folder / master, on=key, **wish)
-        assert out.columns == [*stream.columns, *(f"{name}_" for name in NAMES), *_status(way)]
-        for id_, row in enumerate(sorted(map(tuple, out.collect()))):
+        for way in WAYS:
+            wish = {"how": "left", "memory": "16MB", "check": False, **way}
+            found = ss.enrich(stream, folder / master, on=key, **wish)
+            names = [*stream.columns, *(f"{name}_" for name in NAMES), *_status(way)]
+            assert found.columns == names, way
+            out[master, str(way)] = found
+    for case, rows in rows_of_each(out).items():
+        for id_, row in enumerate(sorted(rows)):
             wanted = [id_ * (i + 2) for i in range(len(NAMES))]
-            assert list(row[: len(NAMES)]) == wanted
-            assert list(row[len(NAMES) : 2 * len(NAMES)]) == [wanted[3]] * len(NAMES)
+            assert list(row[: len(NAMES)]) == wanted, case
+            assert list(row[len(NAMES) : 2 * len(NAMES)]) == [wanted[3]] * len(NAMES), case
+        assert len(rows) == 5, case
 
 
 def _status(way) -> list[str]:

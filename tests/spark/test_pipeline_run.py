@@ -33,6 +33,7 @@ from semistream.spark.cluster.context_state import state_of
 from semistream.spark.metrics.listener import note_written
 from semistream.spark.metrics.report import BatchMetrics
 from semistream.workloads import Stream, Zipf, master_table
+from support import JVM
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -396,7 +397,8 @@ def test_ctrl_c_ends_cleanly_and_running_again_goes_on(tmp_path):
         tmp_path,
         "{kind: generator, keys: 100, rows_per_batch: 1000}",
         "sink: {kind: parquet, path: out}",
-        "spark: {spark.master: 'local[1]', spark.driver.memory: 512m}",
+        "spark: {spark.master: 'local[1]', spark.driver.memory: 512m,",
+        f"  spark.driver.extraJavaOptions: '{JVM}'}}",
     )
     code = "from semistream.cli import main; main()"
     process = subprocess.Popen(  # noqa: S603 - our own command

@@ -16,12 +16,20 @@ from semistream.spark.cluster.maven import JarsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# What a short-lived JVM needs: no second compiler, no parallel collector.
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# What a short-lived JVM needs: no second compiler, no parallel collector. Without the second
+# compiler Java has 48 MB for compiled code, which Spark fills: it would drop and compile it anew.
+# And it collects the whole heap whenever there are some 20 MB more of classes, up to the size here.
+JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=300m"
+)
 # Delta reads its log in 50 tasks, and shuffles in 200, unless it is told that it is small.
 SMALL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Most queries are like ones before: their generated code is compiled once, though there are
+    # more than the hundred that Spark keeps, and though a stage has another number.
+    "spark.sql.codegen.cache.maxEntries": "5000",
+    "spark.sql.codegen.useIdInClassName": "false",
     "spark.driver.extraJavaOptions": JVM,
     "spark.executor.extraJavaOptions": JVM,
 }

@@ -82,20 +82,21 @@ class Run:
         if not self.result.exists():
             raise RuntimeError(f"the driver failed:\n{self.log.read_text()[-5000:]}")
 
-    def until_pinned(self, first: int) -> tuple[int, str]:
-        """Kill the driver when a batch is pinned and not committed; give both, of the newest."""
-        self._job().save(self.folder / "job.json")
-        commits = self.folder / "checkpoint" / "commits"
-        self._start()
-        newest = first - 1
+    def kill_in_a_batch(self) -> tuple[int, str]:
+        """Kill the driver when a batch is pinned and not committed; give both."""
         while True:
-            wait_for("a pin", lambda n=newest: any(int(p.batch) > n for p in self._pins()), 600)
+            wait_for("a pinned batch", lambda: self._begun() is not None, 600)
             self._end()
-            last = max(self._pins(), key=lambda pinned: int(pinned.batch))
-            if not (commits / last.batch).exists():
-                return int(last.batch), last.pin.files
-            newest = int(last.batch)
-            self._start()
+            begun = self._begun()
+            if begun is not None:
+                return int(begun.batch), begun.pin.files
+            self._start()  # it was committed just before
+
+    def _begun(self) -> Pinned | None:
+        """Give the pin of the newest batch if that is not committed."""
+        last = max(self._pins(), key=lambda pinned: int(pinned.batch), default=None)
+        commits = self.folder / "checkpoint" / "commits"
+        return None if last is None or (commits / last.batch).exists() else last
 
     def _pins(self) -> list[Pinned]:
         return [pinned for pinned in all_pins(self.data.master) if pinned.batch.isdigit()]

@@ -55,11 +55,11 @@ def test_growth_takes_the_two_best_of_the_matrix():
 def test_drift_is_followed_slice_by_slice(tmp_path):
     record, figure = tmp_path / "drift.json", tmp_path / "drift.svg"
     drawn = ["--figures", tmp_path] if has_matplotlib() else []
-    small = ["--rows", 60_000, "--repeats", 2, "--read", "direct", *FEW, *drawn]
+    small = ["--rows", 30_000, "--repeats", 2, "--read", "direct", *FEW, *drawn]
     shown = bench("drift", *small, "--data", tmp_path, "--output", record)
     assert shown.exit_code == 0, shown.output
     found = read_record(record)
-    assert found["grid"]["slice_rows"] == 6_000
+    assert found["grid"]["slice_rows"] == 3_000
     for curve in found["curves"]:
         assert len(curve["rates"]) == len(curve["pages_a_row"]) == 30
         assert [len(run) for run in curve["runs"]] == [30, 30]

@@ -297,11 +297,21 @@ def sorted_pages(draw):
     return [np.array(page, dtype=np.int64) for page in found]
 
 
+def in_an_index(values):
+    """As arrays of an index, which lie in a file: others would have kernels of their own."""
+    values.flags.writeable = False
+    return values
+
+
 def directory(found):
     """Where pages of codes lie; an offset of 8, since 0 says that a page is not known."""
     start = np.array([page.ctypes.data - 8 for page in found], dtype=np.int64)
-    rows = np.array([len(page) for page in found], dtype=np.int32)
+    rows = in_an_index(np.array([len(page) for page in found], dtype=np.int32))
     return rows, start, np.full(len(found), 8, dtype=np.int32)
+
+
+def first_of(found):
+    return in_an_index(np.array([page[0] for page in found]))
 
 
 def is_unique(found):
@@ -347,7 +357,7 @@ def test_even_steps(codes, step):
 @given(data=st.data())
 def test_pages_of_are_what_a_search_finds(data):
     found = data.draw(sorted_pages())
-    probes, first = data.draw(probes_of(found)), np.array([page[0] for page in found])
+    probes, first = data.draw(probes_of(found)), first_of(found)
     for codes in (first, first[:0]):
         pages = np.empty(len(probes), dtype=np.int32)
         pages_of(probes, codes, pages)
@@ -360,7 +370,7 @@ def test_locate_finds_what_a_search_finds(data, once, room):
     found = data.draw(sorted_pages())
     probes = data.draw(probes_of(found))
     rows, start, offset = directory(found)
-    first = np.array([page[0] for page in found])
+    first = first_of(found)
     rule = (is_unique(found), once)
     never = np.array(data.draw(st.lists(st.booleans(), min_size=len(probes), max_size=len(probes))))
     several = data.draw(st.sets(st.integers(0, len(found) - 1), max_size=2))
@@ -406,7 +416,7 @@ def test_locate_finds_what_a_search_finds(data, once, room):
 @given(data=st.data(), once=st.booleans(), room=st.integers(1, 7), slots=st.sampled_from([1, 2, 8]))
 def test_match_run_answers_each_row_that_waits_for_its_pages(data, once, room, slots):
     found = data.draw(sorted_pages())
-    first_codes = np.array([page[0] for page in found])
+    first_codes = first_of(found)
     codes = data.draw(probes_of(found))
     codes = codes[codes >= first_codes[0]]
     pages = pages_of_by_search(first_codes, codes)
@@ -458,11 +468,11 @@ def test_an_answer_without_rows_proves_all_rows_absent_that_wait_for_it():
     codes, pages, state = np.array([5, 9]), np.zeros(2, np.int32), np.zeros(2, np.uint8)
     heads, chain = np.full(1, -1, dtype=np.int32), np.empty(2, dtype=np.int32)
     chain_pages(pages, state, heads, chain, 0)
-    none = (np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int32))
+    none = (in_an_index(np.zeros(1, np.int32)), np.zeros(1, np.int64), np.zeros(1, np.int32))
     out = [np.empty(4, t) for t in (np.int64, np.int32, np.int64, np.int64)]
     pairs, absent, answered, cursor = match_run(
         0,
-        (*none, np.zeros(0, np.int64)),
+        (*none, in_an_index(np.zeros(0, np.int64))),
         (heads, chain, pages, codes, state),
         (0, -1, -2, -1),
         (False, False, True, False, GONE),

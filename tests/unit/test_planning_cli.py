@@ -9,6 +9,7 @@ from semistream.planning import curve, view
 from semistream.planning.machine import Machine
 from semistream.workloads import master_table
 from support.cli import call
+from support.simulations import short_simulations
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,8 @@ def machine(tmp_path, monkeypatch):
     path = tmp_path / "machine.json"
     path.write_text(Machine().dump())
     monkeypatch.setattr("semistream.planning.measure.machine_at_hand", lambda *_, **__: Machine())
-    return path
+    with short_simulations():
+        yield path
 
 
 def test_a_plan_begins_with_the_memory_and_shows_both_ways(master, machine):

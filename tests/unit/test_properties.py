@@ -23,7 +23,7 @@ from support.matrix import ALL
 
 settings.register_profile(
     "semistream",
-    max_examples=1_500 if ALL else 150,
+    max_examples=1_500 if ALL else 100,
     deadline=None,
     derandomize=not ALL,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

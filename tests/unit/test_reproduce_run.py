@@ -23,6 +23,7 @@ from papers.run.sources import prepare
 from papers.run.weather import FOLDER
 from semistream.errors import OptionError
 from support.papers import EXPERIMENTS, MACHINE, TINY
+from support.simulations import short_simulations
 
 
 def small(name: str):
@@ -36,6 +37,8 @@ def run(name, output):
     return with_points(record)
 
 
+pytestmark = pytest.mark.xdist_group("reproduced")  # what takes long is done once, in one process
+
 KINDS = (
     "x-hybridjoin/figure-3b",
     "meshjoin/figure-8",
@@ -46,6 +49,13 @@ KINDS = (
     "moij/figure-7d",
     "moij/figure-7e",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short():
+    """Predict in no time: how well is seen where planning is tested."""
+    with short_simulations():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,7 @@ class Lookup:
         self._blocks = PageDirectory(page, wanted, master.pages, noted[steps:])
         self._blocks.start[:] = reader.starts if first is None else reader.starts[first]
         self._rows = master.index.rows if first is None else master.index.rows[first]
+        self._rows.flags.writeable = False  # as an index's
         self._faults = 0
         self.is_unique = master.statistics.most_duplicates <= 1
         self._later = np.empty(0 if first is None else len(output.rows), dtype=np.int64)

@@ -34,6 +34,7 @@ __all__ = ["Sample", "read_sample", "read_stream"]
 _ROWS = 1_000_000
 _TOPIC = "kafka://"
 _WAIT = 10.0  # seconds for a broker, or for a further message of a topic that has not ended
+_MORE = 0.2  # seconds for those behind it: a chunk that is not full takes all of them, at the end
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
 _FORMATS |= dict.fromkeys((".json", ".jsonl", ".ndjson"), "json")
 _FORMATS |= dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow")
@@ -187,9 +188,10 @@ def _messages(consumer: Consumer, topic: str, types: Types) -> Batches:
         left = set(topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in left])
         while left:
-            messages = consumer.consume(1000, timeout=_WAIT)
+            messages = consumer.consume(1, timeout=_WAIT)
             if not messages:
                 raise OptionError(f"no further message of topic {topic!r} within {_WAIT:g} s")
+            messages += consumer.consume(1000, timeout=_MORE)
             for error in (message.error() for message in messages):
                 if error and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                     raise OptionError(f"topic {topic!r} cannot be read: {error.str()}")

@@ -74,6 +74,10 @@ class Server:
         """Make a table anew, with this primary key or none, and put rows into it."""
         raise NotImplementedError
 
+    @property
+    def runs(self) -> bool:
+        return self._process is not None
+
     def start(self) -> None:
         assert self._process is None, "it runs"
         if not self._data.exists():

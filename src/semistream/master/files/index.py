@@ -95,6 +95,10 @@ class Index:
     first_part: npt.NDArray[np.int64] | None
     """The first part of each page; None where every page has one part."""
 
+    def __post_init__(self) -> None:
+        for values in (self.code, self.page_code, self.rows):
+            values.flags.writeable = False  # as in the file: else kernels would be compiled anew
+
     @classmethod
     def load(cls, file: ReadFile, manifest: Manifest) -> Index:
         """Map the index file of a snapshot, and check that its lines follow from each other."""
