@@ -10,7 +10,7 @@ from semistream.engine.observer import Observer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from semistream.engine.engine import Engine
+    from semistream.engine.engine import Engine, Ints
 
 
 class Probe(Observer):
@@ -19,10 +19,10 @@ class Probe(Observer):
     Parameters
     ----------
     on_read
-        Called before each read, with the engine and the parts.
+        Called before parts are read, with the engine and these.
     """
 
-    def __init__(self, on_read: Callable[[Engine, range], object] | None = None) -> None:
+    def __init__(self, on_read: Callable[[Engine, Ints], object] | None = None) -> None:
         self.engines: list[Engine] = []
         self.runs: list[range] = []
         self.runs_of: dict[Engine, list[range]] = defaultdict(list)

@@ -422,12 +422,12 @@ def test_a_process_ends_that_was_left_amid_a_sweep(direct, path):
 @pytest.mark.parametrize("fault", ["none", "not taken", "short"])
 def test_reads_that_fail_in_flight_are_done_again(fault, direct, monkeypatch):
     if fault == "none":  # a system without asynchronous reads
-        monkeypatch.setattr(Reads, "open", lambda depth: None)  # noqa: ARG005
+        monkeypatch.setattr(Reads, "open", lambda *_: None)
     if fault == "not taken":
-        monkeypatch.setattr(Reads, "start", lambda *_: False)
+        monkeypatch.setattr(Reads, "start", lambda *_: None)
     if fault == "short":
         wait = Reads.wait
-        monkeypatch.setattr(Reads, "wait", lambda self, slot: wait(self, slot) - 1)
+        monkeypatch.setattr(Reads, "wait", lambda self, group: wait(self, group) and False)
     stream = rows_of(np.random.default_rng(11).integers(0, KEYS, 8_000))
     watched = started(direct, stream.schema)
     watched.offer(stream)

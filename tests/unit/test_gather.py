@@ -123,7 +123,7 @@ def noted(
     messages = [pa.concat_batches([batch]).serialize() for batch in batches]
     blocks = PageDirectory(batches[0].schema, wanted, len(batches))
     for block, message in enumerate(messages):
-        blocks.note(block, message.address)
+        blocks.note(block, np.array([message.address]))
     return blocks, messages
 
 
@@ -431,13 +431,18 @@ def test_match_run_answers_each_row_that_waits_for_its_pages(data, once, room, s
 
     first = data.draw(st.integers(0, len(found) - 1))
     run = found[first : first + data.draw(st.integers(1, 4))]
+    numbers, last = np.arange(first, first + len(run)), len(found) - 1
     window = (heads, chain, pages, codes, state)
     out = [np.empty(room, t) for t in (np.int64, np.int32, np.int64, np.int64)]
     cursor, pairs, missing, answered = (0, -1, -2, -1), [], [], 0
     while cursor[0] < len(run):
         pair_count, absent_count, done, cursor = match_run(
-            first,
-            (*directory(run), first_codes[first : first + len(run) + 1]),
+            (
+                numbers,
+                *(each.copy() for each in directory(run)),
+                first_codes[numbers],
+                first_codes[np.minimum(numbers + 1, last)],
+            ),
             window,
             cursor,
             (is_unique(found), once, True, False, GONE),
@@ -468,11 +473,10 @@ def test_an_answer_without_rows_proves_all_rows_absent_that_wait_for_it():
     codes, pages, state = np.array([5, 9]), np.zeros(2, np.int32), np.zeros(2, np.uint8)
     heads, chain = np.full(1, -1, dtype=np.int32), np.empty(2, dtype=np.int32)
     chain_pages(pages, state, heads, chain, 0)
-    none = (in_an_index(np.zeros(1, np.int32)), np.zeros(1, np.int64), np.zeros(1, np.int32))
+    none = (np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int32))
     out = [np.empty(4, t) for t in (np.int64, np.int32, np.int64, np.int64)]
     pairs, absent, answered, cursor = match_run(
-        0,
-        (*none, in_an_index(np.zeros(0, np.int64))),
+        (np.zeros(1, np.int64), *none, np.zeros(1, np.int64), np.zeros(1, np.int64)),
         (heads, chain, pages, codes, state),
         (0, -1, -2, -1),
         (False, False, True, False, GONE),

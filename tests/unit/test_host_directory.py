@@ -66,7 +66,7 @@ def test_a_page_without_nulls_stores_no_flag():
 def keep_noting(path, stop, count) -> None:
     blocks, without = opened(path), page(False)
     while not stop.value:
-        blocks.note(0, without.address)
+        blocks.note(0, np.array([without.address]))
         count.value += 1
 
 
@@ -86,7 +86,7 @@ def test_nulls_that_one_process_has_seen_are_known_to_all(tmp_path):
     try:
         for _ in range(500):
             blocks._nulls[:] = False
-            blocks.note(1, with_nulls.address)
+            blocks.note(1, np.array([with_nulls.address]))
             seen = count.value
             while count.value <= seen + 1 and other.is_alive():
                 pass

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_SWEEPS", "Adaptive"]
 
 MOST_SWEEPS = 16  # no row waits for more
-_STAGING = 16  # this part of the divided memory holds rows on their way into the cache
 _LARGEST_OUTPUT = 8 << 20  # bytes of a batch of look-ups, however large the budget
 _MOST_WAITING = 4096  # rows; pages with more are alike: the histogram of counts stays small
+_IN_FLIGHT = 4 << 20  # bytes of pages: 32 reads of 128 KB keep a disk busy, more only take memory
+_FEW_READS = 16  # pages in flight at least, however large
 _HELD = 0.98  # fraction of a sample that must lie in memory for look-ups: one page of 64 may not
 _SAMPLED = 8  # while nothing is cached, one row in so many is counted
 _RARE = 256  # rows for which one wait for the disk is rare enough
@@ -88,6 +89,10 @@ class Adaptive(Algorithm):
     name = "adaptive"
     paper = "semistream's own: looks up what is in memory, sweeps for the rest"
     options = frozenset({"at_once"})
+    pages_share = 8
+    """One part in so many of the memory is for pages in flight."""
+    staging_share = 16
+    """One part in so many of what is divided then holds rows on their way into the cache."""
 
     @classmethod
     def plan(cls, task: Task, *, at_once: bool | None = None, **_: Any) -> Plan:  # noqa: ANN401
@@ -119,7 +124,8 @@ class Adaptive(Algorithm):
     ) -> tuple[Components, AdaptiveSettings]:
         """Return all but the window; a small budget has no look-up and reads one page at a time."""
         page, master = max(1, task.page_bytes), task.spec.master
-        pages = min(16, max(2, task.memory // 8 // page)) if generous else 1
+        most = max(_FEW_READS, _IN_FLIGHT // page)
+        pages = min(most, max(2, task.memory // cls.pages_share // page)) if generous else 1
         pages = min(pages, max(1, master.pages))
         run = max(1, pages // 4)
         settings = AdaptiveSettings(buffer_pages=pages, run_pages=run)
@@ -135,7 +141,7 @@ class Adaptive(Algorithm):
         each = 4 if task.spec.files.index.first_part is None else 5
         parts = replace(parts, counters=each * master.pages + cls._sketch_bytes(task))
         rest, largest = task.memory - parts.total, CacheCost.of(_cached(task.spec)).largest
-        parts = replace(parts, cache=int(min(max(0, rest) // _STAGING, largest / 4)))
+        parts = replace(parts, cache=int(min(max(0, rest) // cls.staging_share, largest / 4)))
         return parts, replace(settings, least_window=cls._least_window(task, parts))
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from semistream.arrow.gather import OutputColumns
 from semistream.arrow.keys import is_among
 from semistream.arrow.memory import concat_rows, take
 from semistream.arrow.types import row_bytes
@@ -135,12 +136,15 @@ class KeyedEngine(Engine):
     def _other_keys(self, chunk: Chunk, cache: CachedRows) -> Flags:
         """Return which rows have a code in the cache that stands for another key there."""
         rows, positions = (np.empty(len(chunk), dtype=np.int64) for _ in range(2))
+        blocks, keys = np.empty(len(chunk), dtype=np.int32), self.master.keys
         hit, other = (np.zeros(len(chunk), dtype=np.bool_) for _ in range(2))
-        found = cache.probe(chunk.codes, (0, -1), True, rows, positions, hit)[0]
+        found = cache.probe(chunk.codes, (0, -1), True, (rows, blocks, positions), hit)[0]
+        pairs = rows[:found], blocks[:found], positions[:found]
+        kinds = [self.master.page_schema.field(name).type for name in keys.names]
+        theirs = OutputColumns(kinds, found)
+        cache.gather(keys.names, theirs, pairs)
         ours = [take(chunk.rows.column(n), pa.array(rows[:found])) for n in self.spec.stream_keys]
-        at, keys = pa.array(positions[:found]), self.master.keys
-        theirs = [take(cache.batch.column(name), at) for name in keys.names]
-        other[rows[:found]] = keys.checks(ours) != keys.checks(theirs)
+        other[rows[:found]] = keys.checks(ours) != keys.checks(theirs.arrays())
         return other
 
     # -- asking for keys --------------------------------------------------------------------
@@ -338,7 +342,10 @@ class _NoPages(PageReader):
     def __init__(self) -> None:
         self.reads = self.bytes_read = 0
 
-    def _fetch(self, start: int, length: int) -> pa.Buffer:
+    def sweep(self, parts: Codes) -> Iterator[tuple[slice, Codes]]:
+        raise NotImplementedError
+
+    def _read(self, parts: Codes) -> Codes:
         raise NotImplementedError
 
 

@@ -47,7 +47,7 @@ class Resident(Algorithm):
         self.cache.epoch()
 
     def _read(self, part: int) -> pa.RecordBatch:
-        (address,) = self.engine.read(range(part, part + 1))
+        address = self.engine.read(part)
         self.engine.metrics.pages_read += 1
         batch = self.engine.reader.batch(part, address)
         return take_rows(batch, np.arange(batch.num_rows))

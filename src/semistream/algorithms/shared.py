@@ -26,6 +26,9 @@ class SharedAdaptive(Adaptive):
     comes that is not looked up at once.
     """
 
+    pages_share = 3  # the cache is not in a task's memory, and its window is small
+    staging_share = 4
+
     @staticmethod
     def _least_window(task: Task, parts: Components) -> int | None:  # noqa: ARG004
         return None  # all of it: nothing moves

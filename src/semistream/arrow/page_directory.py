@@ -18,7 +18,7 @@ from semistream.kernels.memory import (
     gather_fixed,
     gather_rows,
     gather_texts,
-    publish_offsets,
+    note_pages,
 )
 
 if TYPE_CHECKING:
@@ -119,17 +119,21 @@ class PageDirectory:
 
     def codes_at(self, address: int) -> int:
         """Return where the codes of a page lie, an Arrow message that begins at this address."""
-        return address + int(self._found(address)[0])
-
-    def _found(self, address: int) -> Numbers:
         found = np.empty(len(self._numbers), dtype=np.int32)
         buffer_offsets(address, self._numbers, found, self.value_lines, self._nulls)
-        return found
+        return address + int(found[0])
 
-    def note(self, block: int, address: int) -> None:
-        """Note a page, an Arrow message that begins at this address."""
+    def note(self, first: int, addresses: Rows) -> None:
+        """Note pages from number ``first`` on, Arrow messages that begin at these addresses."""
+        self.start[first : first + len(addresses)] = addresses
+        note_pages(addresses, self._numbers, self.offsets, first, self.value_lines, self._nulls)
+
+    def enter(self, block: int, address: int, offsets: Sequence[Sequence[int]]) -> None:
+        """Note what is known already: where the buffers of the codes and of each column begin."""
         self.start[block] = address
-        publish_offsets(self._found(address), self.offsets, block)
+        codes, *columns = offsets
+        self.offsets[:, block] = [codes[_CODES], *(each for column in columns for each in column)]
+        self._nulls[:] |= np.array([column[0] != 0 for column in columns], dtype=np.bool_)
 
     def gather_all(self, block: Numbers, position: Rows, memory: BufferPool) -> list[pa.Array]:
         """Take all columns' values at these positions of these pages."""

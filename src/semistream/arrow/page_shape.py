@@ -16,11 +16,13 @@ from semistream.kernels.structure import (
     STRUCT,
     TEXT,
     UNION,
-    page_fits,
+    first_unsound,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy.typing as npt
 
     _Node = tuple[int, int, int, int, int, int]
 
@@ -51,7 +53,17 @@ class PageShape:
 
     def fits(self, content: pa.Buffer, length: int, rows: int) -> bool:
         """Return whether the first ``length`` bytes are a page of so many rows, whole and sound."""
-        return bool(page_fits(content.address, length, rows, self._nodes, self._buffers))
+        one = np.array([content.address]), np.array([length], np.int32), np.array([rows], np.int32)
+        return self.first_unsound(*one) < 0
+
+    def first_unsound(
+        self,
+        addresses: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int32],
+        rows: npt.NDArray[np.int32],
+    ) -> int:
+        """Return the first that is no such page of those at these addresses, −1 if all are."""
+        return int(first_unsound(addresses, lengths, rows, self._nodes, self._buffers))
 
 
 def _describe(kind: pa.DataType, above: int, share: int, nodes: list[_Node]) -> None:

@@ -8,7 +8,7 @@ arrays, and a change costs a few moves of each row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +21,20 @@ from semistream.engine.ranking import value_starts
 from semistream.kernels.chains import GONE, WAITING, chain_values, probe_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
+    from semistream.arrow.gather import OutputColumns
+
+    Ints = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
+    Found = tuple[Ints, npt.NDArray[np.int32], Ints]
+    """Of each pair the arriving row, and the block and the position of the row that is held."""
+
     _Staged = tuple[pa.RecordBatch, npt.NDArray[np.int64], int]
 
-__all__ = ["Cache", "CacheCost", "CachedRows", "HashedRows"]
+__all__ = ["Cache", "CacheCost", "CachedRows"]
 
 
 @dataclass(frozen=True)
@@ -68,53 +75,21 @@ class CachedRows(Protocol):
     """Join values that are held, for those who look codes up."""
 
     @property
-    def batch(self) -> pa.RecordBatch:
-        """All rows."""
-
-    @property
     def widest(self) -> int:
         """Bytes of the largest row."""
 
     def __len__(self) -> int: ...
 
     def probe(
-        self,
-        codes: npt.NDArray[np.int64],
-        cursor: tuple[int, int],
-        once: bool,
-        rows: npt.NDArray[np.int64],
-        positions: npt.NDArray[np.int64],
-        hit: npt.NDArray[np.bool_],
+        self, codes: Ints, cursor: tuple[int, int], once: bool, pairs: Found, hit: Flags
     ) -> tuple[int, int, int]:
-        """Look codes up; see `semistream.kernels.chains.probe_values`."""
+        """Look codes up; see `semistream.kernels.chains.probe_shards`."""
+
+    def gather(self, names: Sequence[str], right: OutputColumns, pairs: Found) -> None:
+        """Append these columns of the rows that were found; pairs may be put in another order."""
 
 
-class HashedRows:
-    """Rows in a hash table by code, chained where several share a slot."""
-
-    codes: npt.NDArray[np.int64]
-    hits: npt.NDArray[Any]
-    """How often each join value was asked for, at its first row."""
-    _heads: npt.NDArray[np.int32]
-    _chain: npt.NDArray[np.int32]
-    _salt: np.uint64
-
-    def probe(
-        self,
-        codes: npt.NDArray[np.int64],
-        cursor: tuple[int, int],
-        once: bool,
-        rows: npt.NDArray[np.int64],
-        positions: npt.NDArray[np.int64],
-        hit: npt.NDArray[np.bool_],
-    ) -> tuple[int, int, int]:
-        """Look codes up; see `semistream.kernels.chains.probe_values`."""
-        index = (self.codes, self._heads, self._chain, self._salt, self.hits)
-        end: tuple[int, int, int] = probe_values(codes, *index, cursor, once, rows, positions, hit)
-        return end
-
-
-class Cache(HashedRows):
+class Cache:
     """Join values of the master, whole: all rows of a code, or none.
 
     Parameters
@@ -161,6 +136,19 @@ class Cache(HashedRows):
         arrays = (self.hits, self.born, self._heads, self._chain)
         columns = sum(column.nbytes for column in self._columns)
         return sum(a.nbytes for a in arrays) + columns + self._staged_held
+
+    def probe(
+        self, codes: Ints, cursor: tuple[int, int], once: bool, pairs: Found, hit: Flags
+    ) -> tuple[int, int, int]:
+        """Look codes up; see `semistream.kernels.chains.probe_values`."""
+        index = (self.codes, self._heads, self._chain, self._salt, self.hits)
+        rows, _, positions = pairs
+        end: tuple[int, int, int] = probe_values(codes, *index, cursor, once, rows, positions, hit)
+        return end
+
+    def gather(self, names: Sequence[str], right: OutputColumns, pairs: Found) -> None:
+        """Append these columns of the rows that were found."""
+        right.append([self.batch.column(name) for name in names], pairs[2])
 
     @property
     def claimed(self) -> float:

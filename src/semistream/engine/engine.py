@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from semistream.spec import JoinSpec
 
     Batches = Iterator[pa.RecordBatch]
+    Ints = npt.NDArray[np.int64]
     Sifted = Generator[pa.RecordBatch, None, Chunk]
 
 __all__ = ["Engine"]
@@ -302,14 +303,14 @@ class Engine(Operator):
             if room < 1:
                 yield from self._flush()
                 continue
-            rows, positions = self._output.rows[:room], self._output.positions[:room]
-            found, *after = cache.probe(
-                chunk.codes, cursor, self._assembler.once, rows, positions, hit
-            )
+            o, once = self._output, self._assembler.once
+            places = o.rows[:room], o.blocks[:room], o.positions[:room]
+            found, *after = cache.probe(chunk.codes, cursor, once, places, hit)
             cursor = (after[0], after[1])
-            right = self._assembler.gathered(found)
-            right.append(self._assembler.named(cache.batch), positions[:found])
-            pairs = Pairs([rows[:found].copy()], right, lasting=True)
+            rows, right = o.rows[:found], self._assembler.gathered(found)
+            places = rows, o.blocks[:found], o.positions[:found]
+            cache.gather(self._assembler.names, right, places)
+            pairs = Pairs([rows.copy()], right, lasting=True)
             yield from self._emit(chunk.rows, pairs, confirmed, lambda r: r == cursor[0])  # noqa: B023
         hits = int(np.count_nonzero(hit))
         self.metrics.cache_hits += hits
@@ -339,18 +340,14 @@ class Engine(Operator):
     def _bring(self, *runs: range) -> Batches:
         """Read page runs, those that come next while one is matched, and match each."""
         self._observer.on_pages(self, runs)
-        whole = []
-        for run in runs:
-            self.metrics.pages_read += len(run)
-            parts = range(self.master.parts(run[0])[0], self.master.parts(run[-1])[-1] + 1)
-            if len(parts) == len(run):
-                whole.append((run.start, parts))
-                continue
-            for page in run:
-                yield from self._bring_fragments(page)
-        reads = self.sweep([parts for _, parts in whole])
-        for (first, parts), addresses in zip(whole, reads, strict=True):
-            yield from self._match_run(first, parts, addresses)
+        pages = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+        self.metrics.pages_read += len(pages)
+        parts, several = self.spec.files.index.first_parts(pages)
+        for page in pages[several].tolist():
+            yield from self._bring_fragments(page)
+        pages, parts = pages[~several], parts[~several]
+        for step, addresses in self.sweep(parts) if len(parts) else ():
+            yield from self._match_run(pages[step], parts[step], addresses)
 
     def _bring_fragments(self, page: int) -> Batches:
         """Read a page fragment by fragment: its one join value may exceed the disk buffer."""
@@ -358,42 +355,39 @@ class Engine(Operator):
         if self._assembler.once:
             parts = parts[:1]  # all fragments have the same code: the first one tells
         for part in parts:
-            (address,) = self.read(range(part, part + 1))
-            fragment = Page(page, part, address, self.reader)
+            fragment = Page(page, part, self.read(part), self.reader)
             yield from self._match_page(fragment, part == parts[-1])
 
-    def read(self, parts: range) -> list[int]:
-        """Read neighbouring parts; return their addresses, valid until the next read."""
-        return next(self.sweep([parts]))
+    def read(self, part: int) -> int:
+        """Read a part; return its address, valid until the next read."""
+        (address,) = next(self.sweep(np.array([part])))[1].tolist()
+        return int(address)
 
-    def sweep(self, runs: list[range]) -> Iterator[list[int]]:
-        """Read runs of parts, one a step; yield the addresses, valid until the next step."""
-        reads = self.reader.sweep(runs) if len(runs) > 1 else map(self.reader.addresses, runs)
-        for parts in runs:
-            self._observer.on_read(self, parts)
-            addresses = next(reads)
+    def sweep(self, parts: Ints) -> Iterator[tuple[slice, Ints]]:
+        """Read ascending parts; yield which of them lie where, until the next step."""
+        self._observer.on_read(self, parts)
+        for step, addresses in self.reader.sweep(parts):
             self.metrics.reads, self.metrics.bytes_read = self.reader.reads, self.reader.bytes_read
-            yield addresses
+            yield step, addresses
 
     def read_page(self, number: int) -> Page:
         """Read a page that has one part; it is valid until the next read."""
         part = self.master.parts(number)[0]
         self.metrics.pages_read += 1
-        return Page(number, part, self.read(range(part, part + 1))[0], self.reader)
+        return Page(number, part, self.read(part), self.reader)
 
-    def _match_run(self, first: int, parts: range, addresses: list[int]) -> Batches:
-        """Match neighbouring pages, as many at once as the directory has lines."""
+    def _match_run(self, numbers: Ints, parts: Ints, addresses: Ints) -> Batches:
+        """Match pages, as many at once as the directory has lines."""
         directory, one = self._directory, self.algorithm.counts_matches
         step = 1 if directory is None or one else len(directory.start)
         for at in range(0, len(parts), step):
-            some, where = parts[at : at + step], addresses[at : at + step]
-            if step == 1:
-                page = Page(first + at, some[0], where[0], self.reader)
+            if directory is None or step == 1:
+                page = Page(int(numbers[at]), int(parts[at]), int(addresses[at]), self.reader)
                 yield from self._match_page(page, True)
             else:
-                assert directory is not None  # noqa: S101 - for the type checker
-                run = MessageRun(first + at, some, where, self.spec.files.index, directory)
-                yield from self._match(run)
+                some = slice(at, at + step)
+                where = numbers[some], parts[some], addresses[some]
+                yield from self._match(MessageRun(*where, self.spec.files.index, directory))
 
     def _match_page(self, page: Page, last: bool) -> Batches:
         """Match one page or fragment; have the algorithm note what a whole page answered."""
@@ -402,8 +396,8 @@ class Engine(Operator):
             widest = int(index.widest[part])
             run: PageRun = BatchPage(page.number, page.batch, widest, last, self._assembler)
         else:
-            parts = range(part, part + 1)
-            run = MessageRun(page.number, parts, [page.address], index, self._directory)
+            number, parts, at = (np.array([n]) for n in (page.number, part, page.address))
+            run = MessageRun(number, parts, at, index, self._directory)
             run.last = last
         if not self.algorithm.counts_matches:
             yield from self._match(run)
@@ -416,7 +410,7 @@ class Engine(Operator):
     def _match(self, run: PageRun, counts: npt.NDArray[np.int64] = _NO_COUNTS) -> Batches:
         """Match the rows that wait for these pages, in compiled code."""
         w, output, algorithm = self.window, self._output, self.algorithm
-        pages, window = (*run.pages, run.bounds), (w.heads, w.chain, w.pages, w.codes, w.state)
+        window = (w.heads, w.chain, w.pages, w.codes, w.state)
         single = algorithm.single
         # A database may get further rows of a key at any time, whatever it had when it was opened.
         unique = not self.master.is_live and self.master.statistics.most_duplicates <= 1
@@ -430,7 +424,7 @@ class Engine(Operator):
                 continue
             out = (output.rows[:room], output.blocks, output.positions, output.absent)
             found, missing, answered, cursor = match_run(
-                run.first, pages, window, cursor, rule, out, counts
+                run.pages, window, cursor, rule, out, counts
             )
             output.add(run, found, missing, sizes)
             w.leave(answered if algorithm.frees else 0, answered)

@@ -135,7 +135,7 @@ class Lookup:
         self._steps[page] = even_step(
             codes, int(self._rows[page])
         )  # first: see `PageDirectory.note`
-        self._blocks.note(page, address)
+        self._blocks.note(page, np.array([address]))
 
     def gather(self, found: int) -> OutputColumns:
         """Take the columns of the first ``found`` pairs of those that were just found."""

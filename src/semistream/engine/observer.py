@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    import numpy.typing as npt
+
     from semistream.engine.engine import Engine
     from semistream.engine.window import Chunk
 
@@ -46,8 +49,8 @@ class Observer:
     def on_pages(self, engine: Engine, runs: Sequence[range]) -> None:
         """Take the page runs that were chosen, before they are read."""
 
-    def on_read(self, engine: Engine, parts: range) -> None:
-        """Take neighbouring parts of pages that one read brings, before it is waited for."""
+    def on_read(self, engine: Engine, parts: npt.NDArray[np.int64]) -> None:
+        """Take the parts of pages that are about to be read, in ascending order."""
 
     def on_round(self, engine: Engine) -> None:
         """Note the end of a round of the algorithm's loop."""

@@ -86,7 +86,7 @@ class Assembler:
         self.schema = spec.output
         self.exact = spec.master.keys.exact
         schema, names = gathered_schema(spec), spec.master.page_schema.names
-        self._kinds, self._names = schema.types, schema.names
+        self._kinds, self.names = schema.types, schema.names
         plain = [plain_type(kind) == kind for kind in spec.output.types]
         self.encodes = not all(plain)
         """Whether values leave in other types than they are held in, perhaps in several batches."""
@@ -105,10 +105,6 @@ class Assembler:
     def columns(self, page: pa.RecordBatch) -> list[pa.Array]:
         """Return the columns of a page that output or comparison needs."""
         return [page.column(i) for i in self._gathered]
-
-    def named(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """Return the same columns of rows that have at least these."""
-        return [rows.column(name) for name in self._names]
 
     def assemble(
         self,

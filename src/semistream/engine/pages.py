@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from semistream.master.files.index import Index
     from semistream.master.files.reader import PageReader
 
+    Ints = npt.NDArray[np.int64]
+
 __all__ = ["BatchPage", "MessageRun", "Page", "PageRun"]
 
 
@@ -59,15 +61,12 @@ class Page:
 
 
 class PageRun(ABC):
-    """Neighbouring pages, or one fragment; ``last`` if nothing of its page comes after it."""
+    """Pages in ascending order, or one fragment; ``last`` if nothing of its page comes after it."""
 
-    first: int
-    """The number of the first page."""
     last: bool = True
-    pages: tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32]]
-    """Of each page its rows, its address, and the offset of its codes."""
-    bounds: npt.NDArray[np.int64]
-    """The first code of each page, and of the next if there is one."""
+    pages: tuple[Ints, npt.NDArray[np.int32], Ints, npt.NDArray[np.int32], Ints, Ints]
+    """Of each page its number, its rows, its address, the offset of its codes, its first code, and
+    the first code of the page behind it, or its own where there is none."""
     widest: int
     """Bytes of the largest row."""
 
@@ -85,14 +84,14 @@ class MessageRun(PageRun):
     """Arrow messages whose buffers are noted in a directory of page runs."""
 
     def __init__(
-        self, first: int, parts: range, addresses: list[int], index: Index, directory: PageDirectory
+        self, numbers: Ints, parts: Ints, addresses: Ints, index: Index, directory: PageDirectory
     ) -> None:
-        for block, address in enumerate(addresses):
-            directory.note(block, address)
-        count, some = len(addresses), slice(parts.start, parts.stop)
-        self.first, self.bounds = first, index.page_code[first : first + count + 1]
-        self.pages = (index.rows[some], directory.start[:count], directory.codes[:count])
-        self.widest = int(index.widest[some].max())
+        directory.note(0, addresses)
+        codes, count = index.page_code, len(numbers)
+        bounds = codes[numbers], codes[np.minimum(numbers + 1, len(codes) - 1)]
+        where = directory.start[:count], directory.codes[:count]
+        self.pages = (numbers, index.rows[parts], *where, *bounds)
+        self.widest = int(index.widest[parts].max())
         self._directory = directory
 
     def gather(
@@ -110,11 +109,10 @@ class BatchPage(PageRun):
     ) -> None:
         codes = batch.column(0)
         address = codes.buffers()[1].address + 8 * codes.offset if len(codes) else 0
-        rows = np.array([len(codes)], dtype=np.int32)
-        rows.flags.writeable = False  # as an index's: else the kernel would be compiled once more
-        bounds = codes.to_numpy()[:1]
-        self.pages = (rows, np.array([address]), np.zeros(1, dtype=np.int32))
-        self.first, self.widest, self.last, self.bounds = number, widest, last, bounds
+        rows, none = np.array([len(codes)], dtype=np.int32), np.zeros(1, dtype=np.int32)
+        first = np.array([codes[0].as_py() if len(codes) else 0])
+        self.pages = (np.array([number]), rows, np.array([address]), none, first, first)
+        self.widest, self.last = widest, last
         self._columns = assembler.columns(batch)
 
     def gather(

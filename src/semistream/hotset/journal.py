@@ -88,8 +88,8 @@ class Journal:
 
     @property
     def threshold(self) -> float:
-        """Hits that a row must have to be staged."""
-        return max(1.0, float(self._numbers[_THRESHOLD]))
+        """Hits that a row must exceed to be staged: none while there is room for all."""
+        return float(self._numbers[_THRESHOLD])
 
     @threshold.setter
     def threshold(self, value: float) -> None:
@@ -98,7 +98,7 @@ class Journal:
     def age(self) -> None:
         """Halve all counts."""
         self.sketch.age()
-        self.threshold = self.threshold / 2
+        self.threshold = max(1.0, self.threshold / 2) if self.threshold else 0.0
         self._words[_ROWS] = 0
 
     def staged_bytes(self, snapshot: int) -> int:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from semistream.hotset.slot import Slot
 
+    Positions = npt.NDArray[np.int64]
+
 __all__ = ["Chosen", "choose_rows", "unchanged_rows", "write"]
 
 _ALIGNED = 64  # bytes: what Arrow recommends for buffers
@@ -47,7 +49,7 @@ class Chosen:
     bytes: int
     widest: int
     lost: float
-    """Hits, for its bytes, of the most frequent row that is left out; 0 if none is."""
+    """Hits, for its bytes, of the most frequent row that is left out; negative if none is."""
 
 
 def choose_rows(
@@ -55,26 +57,35 @@ def choose_rows(
     hits: Sequence[npt.NDArray[np.uint32]],
     room: int,
     mean: float,
-    alive: npt.NDArray[np.bool_] | None = None,
+    candidates: Sequence[Positions | None] | None = None,
 ) -> Chosen:
     """Choose the join values most frequent for their bytes, whole, as many as have room.
 
     A join value that several sources have is taken from the first. ``mean`` are the bytes of an
-    average row, to which ``lost`` is scaled. ``alive`` marks the rows of the first source that
-    count; all by default.
+    average row, to which ``lost`` is scaled. ``candidates`` are the rows of each source to choose
+    from, whole join values; all by default.
     """
-    block = np.repeat(np.arange(len(sources), dtype=np.int32), [s.num_rows for s in sources])
-    position = np.concatenate([np.arange(s.num_rows) for s in sources])
-    counts = np.concatenate(hits)
-    fresh = _first_of_each(sources, block, alive)
+    candidates = [None] * len(sources) if candidates is None else candidates
+    some = [
+        np.arange(source.num_rows) if chosen is None else chosen
+        for source, chosen in zip(sources, candidates, strict=True)
+    ]
+    block = np.repeat(np.arange(len(sources), dtype=np.int32), list(map(len, some)))
+    position, pairs = np.concatenate(some), list(zip(sources, some, strict=True))
+    counts = np.concatenate([h[chosen] for h, chosen in zip(hits, some, strict=True)])
+    sizes = np.concatenate([row_bytes(s)[chosen] for s, chosen in pairs]).astype(np.float32)
+    sizes += BESIDE
+    codes = np.concatenate([s.column(0).to_numpy()[chosen] for s, chosen in pairs])
+    fresh = _first_of_each(codes, block)
     if fresh is not None:
-        block, position, counts = block[fresh], position[fresh], counts[fresh]
-    sizes = np.concatenate([row_bytes(s) for s in sources]).astype(np.float32) + BESIDE
-    sizes = sizes if fresh is None else sizes[fresh]
-    firsts = _firsts(sources, block, position)
+        block, position, codes = block[fresh], position[fresh], codes[fresh]
+        counts, sizes = counts[fresh], sizes[fresh]
+    firsts = value_starts(codes)
+    del codes
     value_bytes = np.add.reduceat(sizes, firsts) if len(firsts) else sizes
     worth = np.divide(counts[firsts], value_bytes, dtype=np.float32)
     stays, lost = keep_best(worth, value_bytes, room)
+    lost = -1.0 if stays.all() else lost
     keep = np.repeat(stays, np.diff(firsts, append=len(block)))
     kept = float(sizes[keep].sum(dtype=np.float64))
     widest = int(sizes[keep].max(initial=0)) - BESIDE if len(sizes) else 0
@@ -93,37 +104,22 @@ def unchanged_rows(
         hits=hits[position],
         bytes=int(sizes.sum()) + BESIDE * len(position),
         widest=int(sizes.max(initial=0)),
-        lost=0.0,
+        lost=-1.0,
     )
 
 
 def _first_of_each(
-    sources: Sequence[pa.RecordBatch],
-    block: npt.NDArray[np.int32],
-    alive: npt.NDArray[np.bool_] | None,
+    codes: npt.NDArray[np.int64], block: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int64] | None:
     """Return the rows whose join value no earlier source has, None where that is all of them."""
-    if len(sources) == 1:
-        return None if alive is None else np.flatnonzero(alive)
-    old = sources[0].column(0).to_numpy()
-    new = np.concatenate([s.column(0).to_numpy() for s in sources[1:]])
-    values, first = np.unique(new, return_index=True)
-    origin = block[len(old) :]
-    fresh = origin == origin[first][np.searchsorted(values, new)]
-    fresh &= ~np.isin(new, old if alive is None else old[alive])
-    kept = np.arange(len(old)) if alive is None else np.flatnonzero(alive)
-    return np.append(kept, len(old) + np.flatnonzero(fresh))
-
-
-def _firsts(
-    sources: Sequence[pa.RecordBatch],
-    block: npt.NDArray[np.int32],
-    position: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
-    """Return the first row of each join value."""
-    codes = np.empty(len(block), dtype=np.int64)
-    _copy_fixed([s.column(0) for s in sources], block, position, 8, codes.ctypes.data)
-    return value_starts(codes)
+    old = int(np.searchsorted(block, 1))  # rows of the first source
+    if old == len(codes):
+        return None
+    values, first = np.unique(codes[old:], return_index=True)
+    origin = block[old:]
+    fresh = origin == origin[first][np.searchsorted(values, codes[old:])]
+    fresh &= ~np.isin(codes[old:], codes[:old])
+    return np.append(np.arange(old), old + np.flatnonzero(fresh))
 
 
 def write(slot: Slot, sources: Sequence[pa.RecordBatch], chosen: Chosen) -> tuple[int, int] | None:

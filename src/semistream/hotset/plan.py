@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Host"]
 
-_FORMAT = 2  # of slots and journal; another one has another folder
+_FORMAT = 3  # of slots and journal; another one has another folder
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Host:
     @property
     def freshness(self) -> int:
         """Bytes in which a join marks which of a database's rows are fresh, one for each."""
-        return self.sizes.slot // (least_row(self.schema) + BESIDE)
+        return self.sizes.rows_bytes // (least_row(self.schema) + BESIDE)
 
     def open(self) -> HostState:
         """Open the hot set; create it where there is none."""

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from semistream.engine.cache import Found
     from semistream.hotset.plan import Host
-    from semistream.hotset.slot import Generation
+    from semistream.hotset.shards import Shards
     from semistream.master.database.master import DatabaseMaster
 
     Codes = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ class View:
 
     Parameters
     ----------
-    generation
+    shards
         The hot set.
     marks
         The state of each of its rows, see `semistream.kernels.counting.mark_fresh`.
@@ -42,10 +43,10 @@ class View:
         Number of rows that are fresh, and of keys known to be absent.
     """
 
-    def __init__(self, generation: Generation, marks: Marks, rows: int, absent: int) -> None:
-        self._generation, self._marks = generation, marks
+    def __init__(self, shards: Shards, marks: Marks, rows: int, absent: int) -> None:
+        self.shards, self._marks = shards, marks
         self._all, self._any_absent = rows == len(marks), absent > 0
-        self.batch, self.widest = generation.batch, generation.widest
+        self.widest, self.gather = shards.widest, shards.gather
 
     @property
     def nbytes(self) -> int:
@@ -53,24 +54,20 @@ class View:
         return self._marks.nbytes
 
     def __len__(self) -> int:
-        return len(self._generation)
+        return len(self.shards)
 
     def probe(
-        self,
-        codes: Codes,
-        cursor: tuple[int, int],
-        once: bool,
-        rows: Codes,
-        positions: Codes,
-        hit: Flags,
+        self, codes: Codes, cursor: tuple[int, int], once: bool, pairs: Found, hit: Flags
     ) -> tuple[int, int, int]:
         """Probe for codes; rows that are not fresh are no hits."""
-        found, *after = self._generation.probe(codes, cursor, once, rows, positions, hit)
+        found, *after = self.shards.probe(codes, cursor, once, pairs, hit)
         if not self._all:
-            counts = self._marks[positions[:found]] == COUNTS
+            rows, blocks, positions = pairs
+            counts = self._marks[self.shards.base[blocks[:found]] + positions[:found]] == COUNTS
             hit[rows[:found][~counts]] = False
             kept = int(np.count_nonzero(counts))
-            rows[:kept], positions[:kept] = rows[:found][counts], positions[:found][counts]
+            for each in pairs:
+                each[:kept] = each[:found][counts]
             found = kept
         return found, after[0], after[1]
 
@@ -78,7 +75,7 @@ class View:
         """Return which codes are known to be absent."""
         if not self._any_absent:
             return np.zeros(len(codes), dtype=np.bool_)
-        first = self._generation.find(codes)
+        first = self.shards.find(codes)
         lacking: Flags = (first >= 0) & (self._marks[first] == ABSENT)
         return lacking
 
@@ -117,7 +114,7 @@ class HostRows(FreshRows):
         self._exact = master.keys.exact
         self._own = AbsentKeys(capacity, self._ttls[1])
         self._view: View | None = None
-        self._mark = (-1, -1)
+        self._mark = -1
         self._seen = -1
         self._until = self._counted = 0
 
@@ -144,25 +141,45 @@ class HostRows(FreshRows):
     @property
     def rows(self) -> View | None:
         """The newest hot set, until `rest`; none while changes are not heard."""
-        generation = self._state.newest() if self._changes.trusted else None
-        if generation is None:
+        shards = self._state.newest() if self._changes.trusted else None
+        if shards is None:
             return None
-        mark = generation.number, self._changes.stamps.version
-        if self._view is None or self._mark != mark or self._now() >= self._until:
+        view, mark = self._view, self._changes.stamps.version
+        if view is None or view.shards is not shards or self._mark != mark or self._is_over:
             self._view = None  # so that there are never two
-            marks, (self._until, *counts) = self._mark_rows(generation.batch)
-            self._view, self._mark = View(generation, marks, *counts), mark
+            self._view, self._mark = self._marked(shards), mark
         return self._view
 
-    def _mark_rows(self, batch: pa.RecordBatch) -> tuple[Marks, tuple[int, int, int]]:
-        """Mark the rows of a hot set; return until when, and how many are fresh and absent."""
+    @property
+    def _is_over(self) -> bool:
+        return self._now() >= self._until
+
+    def _marked(self, shards: Shards) -> View:
+        """Mark the rows of a hot set; note until when these marks hold."""
+        marks, fresh, absent, until = np.empty(len(shards), dtype=np.uint8), 0, 0, []
+        for number, generation in shards.held:
+            start = shards.base[number]
+            some = marks[start : start + len(generation)]
+            end, *counts = self._mark_rows(generation.batch, some)
+            until.append(end)
+            fresh, absent = fresh + counts[0], absent + counts[1]
+        self._until = min(until)
+        return View(shards, marks, fresh, absent)
+
+    def _mark_rows(self, batch: pa.RecordBatch, marks: Marks) -> tuple[int, int, int]:
+        """Mark rows; return until when that holds, and how many are fresh and absent."""
         codes, born = (batch.column(i).to_numpy() for i in (0, batch.num_columns - 1))
-        marks, stamps = np.empty(len(codes), dtype=np.uint8), self._changes.stamps
+        stamps = self._changes.stamps
         changed = stamps.when, stamps.last
-        return marks, mark_fresh(born, codes, *changed, self._now(), self._ttls, marks)
+        counts: tuple[int, int, int] = mark_fresh(
+            born, codes, *changed, self._now(), self._ttls, marks
+        )
+        return counts
 
     def _alive(self, batch: pa.RecordBatch) -> Flags:
-        alive: Flags = self._mark_rows(batch)[0] != OLD
+        marks = np.empty(batch.num_rows, dtype=np.uint8)
+        self._mark_rows(batch, marks)
+        alive: Flags = marks != OLD
         return alive
 
     def rest(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from semistream.arrow.page_directory import PageDirectory
 from semistream.arrow.types import row_width
 from semistream.errors import OptionError
+from semistream.system.shared_folder import SLOTS
 
 if TYPE_CHECKING:
     import os
@@ -24,6 +25,9 @@ BORN = "__born"
 BESIDE = 17
 """Bytes beside a row in a slot: hits 4, chain 4, heads at most 8, its share of paddings."""
 _MERGE = 48  # bytes of memory to choose, for each row to choose from
+_MOST_SHARDS = len(SLOTS) - 1  # a shard that is written anew takes a sixteenth more memory
+_STAGED = 16  # staged rows have this part of what all rows have
+_WORTHWHILE = 16  # times the bytes beside its rows, and a slot is large enough
 _LEAST_SLOT = 32 * 1024  # bytes: below, headers take more than rows
 
 
@@ -74,12 +78,14 @@ class HostSizes:
     >>> import pyarrow as pa
     >>> schema = pa.schema([("code", pa.int64()), ("name", pa.binary(111))])
     >>> sizes = HostSizes.of(6 << 20, schema, rows=2_000_000, row_bytes=120)
-    >>> sizes.slot // 137, sizes.total <= 6 << 20
-    (17430, True)
+    >>> sizes.shards, sizes.rows_bytes // 137, sizes.total <= 6 << 20
+    (16, 37428, True)
     """
 
     slot: int
-    """Bytes of a generation; there are two slots: one is written while the other is read."""
+    """Bytes of a generation of a shard."""
+    shards: int
+    """Parts of the hot set; there is one slot more: one is written while the others are read."""
     staged: int
     """Bytes of staged rows."""
     counters: int
@@ -102,23 +108,37 @@ class HostSizes:
         """
         counters = 1 << max(0, (size // 16).bit_length() - 1)
         rest = size - counters - HEADER
+        beside = overhead(len(schema))
+        shards = _MOST_SHARDS
+        while shards > 1 and rest < (shards + 1) * _WORTHWHILE * beside:
+            shards //= 2
         # Nested columns are put together outside of the slot, twice for a moment.
         merge = _MERGE / (least_row(schema) + BESIDE) + (0 if PageDirectory.possible(schema) else 2)
         # Rounded up coarsely: a master that grows a little still finds its hot set.
         all_rows = int(rows * (row_bytes + BESIDE)) + 16 * HEADER
         step = 1 << max(0, all_rows.bit_length() - 4)
-        most = min(-(-all_rows // step) * step, 2**31 - HEADER)  # offsets of texts have 32 bits
-        slot = min(int(rest / (2 + merge * 9 / 8 + 1 / 8)), most) // HEADER * HEADER
-        if slot < max(_LEAST_SLOT, 2 * overhead(len(schema))):
+        most = -(-all_rows // step) * step
+        # Codes fall into shards by chance: of a few rows some shards have more than their part.
+        most = most // shards + (0 if shards == 1 else most // (4 * shards) + beside)
+        most = min(most, 2**31 - HEADER)  # offsets of texts have 32 bits
+        staged = max(1 / 8, shards / _STAGED)  # for each byte of a slot
+        slot = int(rest / (shards + 1 + merge * (1 + staged) + staged))
+        slot = min(slot, most) // HEADER * HEADER
+        if slot < max(_LEAST_SLOT, 2 * beside):
             return None
-        staged = slot // 8 // HEADER * HEADER
-        return cls(slot, staged, counters, int(merge * (slot + staged)))
+        staged_bytes = int(slot * staged) // HEADER * HEADER
+        return cls(slot, shards, staged_bytes, counters, int(merge * (slot + staged_bytes)))
+
+    @property
+    def rows_bytes(self) -> int:
+        """Bytes for the rows of all shards."""
+        return self.shards * self.slot
 
     @property
     def components(self) -> dict[str, int]:
         """The bytes by component, named as in a plan."""
         return {
-            "host cache": 2 * self.slot,
+            "host cache": (self.shards + 1) * self.slot,
             "host staged": self.staged,
             "host counters": self.counters + HEADER,
             "host merge": self.merge,

@@ -1,8 +1,8 @@
-"""A slot: a file that holds one generation of the hot set, whole or not at all.
+"""A slot: a file that holds a generation of a shard of the hot set, whole or not at all.
 
 ::
 
-    header     magic, boot, snapshot, generation, where the description is, checksum
+    header     magic, boot, snapshot, generation, where the description is, shard, checksum
     hits       of each join value, at its first row; readers count here
     the rest   heads, chain, the columns' buffers, the description
 
@@ -22,9 +22,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from semistream.engine.cache import HashedRows
 from semistream.hotset.sizes import HEADER
-from semistream.kernels.chains import find_values
 from semistream.system.shared_folder import Handle, boot
 
 if TYPE_CHECKING:
@@ -34,12 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Generation", "Slot"]
 
-_MAGIC = 0x32_544F_4C53  # SLOT2
-_WORDS = 7  # magic, boot, snapshot, generation, start and length of the description, checksum
+_MAGIC = 0x33_544F_4C53  # SLOT3
+_WORDS = 8  # magic, boot, snapshot, generation, place of the description, shard, checksum
 
 
 class Slot:
-    """One of the two files of a hot set."""
+    """One of the files of a hot set."""
 
     def __init__(self, path: Path) -> None:
         self.file = Handle(path)
@@ -62,17 +60,22 @@ class Slot:
         """The last generation, even if it is being overwritten."""
         return int(self._words[3])
 
+    @property
+    def shard(self) -> int:
+        """The shard whose generation this is, if there is one."""
+        return int(self._words[6])
+
     def number_of(self, snapshot: int) -> int:
         """Return the generation, 0 where there is none of this snapshot."""
         words = self._words
         return self.number if words[1] == boot() and words[2] == snapshot else 0
 
-    def read(self, schema: pa.Schema, snapshot: int) -> Generation | None:
-        """Lock and read the generation in the slot; return None where there is none."""
+    def read(self, schema: pa.Schema, snapshot: int, shard: int = 0) -> Generation | None:
+        """Lock and read the shard's generation in the slot; return None where there is none."""
         if not self.file.lock():
             return None
         words = self._words.copy()
-        if self.number_of(snapshot):
+        if self.number_of(snapshot) and self.shard == shard:
             content = self._description(words)
             if words[_WORDS - 1] == self._checksum(words, content):
                 return Generation(self, int(words[3]), json.loads(content), schema)
@@ -98,37 +101,40 @@ class Slot:
             return None
         return mmap.mmap(self.file.number, size)
 
-    def finish(self, snapshot: int, generation: int, start: int, length: int) -> None:
+    def finish(
+        self, snapshot: int, generation: int, start: int, length: int, shard: int = 0
+    ) -> None:
         """Make the slot valid, with its description at this place."""
-        words = np.array([_MAGIC, boot(), snapshot, generation, start, length, 0], np.uint64)
+        words = np.array([_MAGIC, boot(), snapshot, generation, start, length, shard, 0], np.uint64)
         words[-1] = self._checksum(words, self._description(words))
         self._words[1:] = words[1:]
         self._words[0] = words[0]
 
 
-class Generation(HashedRows):
-    """A generation of the hot set; only its hits change.
+class Generation:
+    """A generation of a shard, locked for reading; only its hits change. Its memory is the file's.
 
-    It is a `semistream.engine.cache.CachedRows`, and its memory is the file's.
+    Attributes
+    ----------
+    index
+        What `semistream.kernels.chains.probe_shards` must know of it.
+    offsets
+        Where the buffers of each column begin in its memory, 0 for those that are not there; None
+        for a nested column.
     """
 
     def __init__(
         self, slot: Slot, number: int, description: dict[str, Any], schema: pa.Schema
     ) -> None:
-        self.slot, self.number = slot, number
+        self.slot, self.number, self.is_locked = slot, number, True
         self._rows: int = description["rows"]
         self.widest: int = description["widest"]
-        self._salt = np.uint64(description["salt"])
         size, file = description["size"], slot.file.number
         # Two mappings: nothing but the hits can be written to by mistake.
         counted = mmap.mmap(file, max(1, 4 * self._rows), offset=HEADER)
         self.hits = np.frombuffer(counted, np.uint32, self._rows)
-        memory = mmap.mmap(file, size, prot=mmap.PROT_READ)
-        self._heads, self._chain = (
-            np.frombuffer(memory, np.int32, length // 4, start)
-            for start, length in (description["heads"], description["chain"])
-        )
-        whole = pa.py_buffer(memory)
+        whole = pa.py_buffer(mmap.mmap(file, size, prot=mmap.PROT_READ))
+        self.address: int = whole.address
         columns = [
             _column(field.type, self._rows, column, whole)
             for field, column in zip(schema, description["columns"], strict=True)
@@ -136,19 +142,35 @@ class Generation(HashedRows):
         self.batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         self.batch.validate()  # by the sizes of its buffers
         self.codes = self.batch.column(0).to_numpy()
+        heads, chain = description["heads"], description["chain"]
+        salt = np.array([description["salt"]], np.uint64).view(np.int64)[0]
+        where = (self.codes.ctypes.data, self.address + heads[0], heads[1] // 4)
+        self.index = (self._rows, *where, self.address + chain[0], salt, self.hits.ctypes.data)
+        self.offsets = [_offsets(column) for column in description["columns"]]
 
     def __len__(self) -> int:
         return self._rows
 
-    def find(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the first row of each code, −1 where there is none; count no hits."""
-        first = np.empty(len(codes), dtype=np.int64)
-        find_values(codes, self.codes, self._heads, self._chain, self._salt, first)
-        return first
+    def lock(self, snapshot: int) -> bool:
+        """Lock the slot again; return whether it was free and still has this generation.
+
+        The memory is mapped already; whether it has changed is known once it cannot any more.
+        """
+        self.is_locked = self.is_locked or self.slot.file.lock()
+        if self.is_locked and self.slot.number_of(snapshot) != self.number:
+            self.leave()
+        return self.is_locked
 
     def leave(self) -> None:
-        """Unlock the slot; nothing here may be read any more."""
-        self.slot.file.unlock()
+        """Unlock the slot; nothing here may be read before it is locked again."""
+        if self.is_locked:
+            self.slot.file.unlock()
+        self.is_locked = False
+
+
+def _offsets(description: dict[str, Any]) -> list[int] | None:
+    buffers = description.get("buffers")
+    return None if buffers is None else [place[0] if place else 0 for place in buffers]
 
 
 def _column(

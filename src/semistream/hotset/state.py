@@ -1,4 +1,4 @@
-"""A host's hot set as one join sees it: the newest generation, and a way to make a newer one."""
+"""A host's hot set as one join sees it: the newest generations, and a way to make newer ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import xxhash
 
 from semistream.hotset.journal import Journal
 from semistream.hotset.merge import choose_rows, unchanged_rows, write
+from semistream.hotset.shards import Shards
 from semistream.hotset.sizes import BESIDE, overhead
 from semistream.hotset.slot import Slot
-from semistream.system.shared_folder import open_folder
+from semistream.kernels.chains import shards_of
+from semistream.system.shared_folder import SLOTS, open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -38,17 +40,22 @@ _CHANGED_CODE = 32  # bytes of a changed code, while the changes of several sync
 
 
 class HostState:
-    """The hot set of all joins of one kind on a host: two slots for generations, and a journal."""
+    """The hot set of all joins of one kind on a host: slots for generations, and a journal.
+
+    Rows are divided into shards by their codes. A shard's next generation is written into the slot
+    that no shard uses; then the slot of the one before is the free one. So what is written anew
+    takes the memory of one shard, not of all.
+    """
 
     def __init__(self, host: Host) -> None:
         self._root, self._sizes, self._master = host.root, host.sizes, host.master
         self._schema, self._snapshot = host.schema, _number_of(host.master.snapshot)
         folder, self._folder = open_folder(host.root, host.name)
         self._journal = Journal(folder / "common", host.sizes)
-        self._slots = [Slot(folder / name) for name in ("a", "b")]
+        self._slots = [Slot(folder / name) for name in SLOTS[: host.sizes.shards + 1]]
         self._may_have_older = True
-        self._now: Generation | None = None
-        self._locked = False
+        self._generations: list[Generation | None] = [None] * host.sizes.shards
+        self._now: Shards | None = None
         self._row = host.row_bytes + BESIDE
         self._staged_schema = pa.schema([pa.field("", pa.uint32()), *host.schema])
         self.sketch = self._journal.sketch
@@ -66,7 +73,7 @@ class HostState:
 
     @property
     def threshold(self) -> float:
-        """Hits that a row must have to be staged."""
+        """Hits that a row must exceed to be staged."""
         return self._journal.threshold
 
     @property
@@ -74,8 +81,8 @@ class HostState:
         """Bytes that are left for staged rows."""
         return self._sizes.staged - self._journal.staged_bytes(self._snapshot)
 
-    def newest(self) -> Generation | None:
-        """Return the newest generation; it is not overwritten until `rest` is called."""
+    def newest(self) -> Shards | None:
+        """Return the newest generations; they are not overwritten until `rest` is called."""
         if not self._folder.is_ours:
             return None  # locks are those of the process that this was forked from
         if self._may_inherit:
@@ -84,31 +91,43 @@ class HostState:
                     self._inherit()
         return self._newest()
 
-    def _newest(self) -> Generation | None:
-        numbers = self._numbers()
-        slot = self._slots[numbers.index(max(numbers))]
-        if self._now is None or self._now.number != max(numbers):
-            self.rest()
-            self._now = slot.read(self._schema, self._snapshot) if max(numbers) else None
-            self._locked = self._now is not None
-        elif not self._locked:
-            # The memory is mapped already; whether it has changed is known once it cannot any more.
-            self._locked = slot.file.lock()
-            if self._locked and slot.number_of(self._snapshot) != self._now.number:
-                self.rest()
-        return self._now if self._locked else None
+    def _newest(self) -> Shards | None:
+        slots = self._slots_of(self._snapshot)
+        held: list[Generation | None] = []
+        for shard, known in enumerate(self._generations):
+            slot = slots.get(shard)
+            if known is not None and (slot is not known.slot or slot.number != known.number):
+                known.leave()
+                self._generations[shard] = known = None  # noqa: PLW2901
+            if known is None and slot is not None:
+                known = slot.read(self._schema, self._snapshot, shard)  # noqa: PLW2901
+                self._generations[shard] = known
+            held.append(known if known is not None and known.lock(self._snapshot) else None)
+        if self._now is None or self._now.generations != tuple(held):
+            self._now = Shards(held, self._schema) if any(held) else None
+        return self._now
 
-    def _numbers(self) -> list[int]:
-        return [slot.number_of(self._snapshot) for slot in self._slots]
+    def _slots_of(self, snapshot: int) -> dict[int, Slot]:
+        """Return for each shard the slot of its newest generation, where it has one."""
+        slots = (slot for slot in self._slots if slot.number_of(snapshot))
+        return {slot.shard: slot for slot in sorted(slots, key=_number)}
+
+    def _free(self, slots: Iterable[Slot]) -> Slot | None:
+        """Return a slot that holds no shard's newest generation, locked for writing."""
+        used = set(slots)
+        for slot in sorted((s for s in self._slots if s not in used), key=_number):
+            if slot.file.lock(alone=True):
+                return slot
+        return None
 
     @property
     def _may_inherit(self) -> bool:
-        if not self._may_have_older or any(self._numbers()):
+        if not self._may_have_older or self._slots_of(self._snapshot):
             return False
         return any(slot.number for slot in self._slots)
 
     def _inherit(self) -> None:
-        """Make a generation of what an earlier snapshot left, without the rows that changed.
+        """Make generations of what an earlier snapshot left, without the rows that changed.
 
         The caller is alone: what is locked here once more would be unlocked for the caller, too.
         """
@@ -116,52 +135,63 @@ class HostState:
             return  # someone else was faster
         for snapshot, changed in self._master.changes_since(self._sizes.merge // _CHANGED_CODE):
             number = _number_of(snapshot)
-            if slots := [slot for slot in self._slots if slot.number_of(number)]:
-                self._may_have_older = not self._carry(max(slots, key=_number), number, changed)
+            if slots := self._slots_of(number):
+                carried = [self._carry(slots, shard, number, changed) for shard in [*slots]]
+                self._may_have_older = not all(carried)
                 return
         self._may_have_older = False  # all that is there is someone else's
 
-    def _carry(self, source: Slot, snapshot: int, changed: npt.NDArray[np.int64]) -> bool:
-        """Write the unchanged rows of a slot to the other one; return whether that was possible."""
-        target = next(slot for slot in self._slots if slot is not source)
-        old = source.read(self._schema, snapshot)
-        if old is None:
-            return False
+    def _carry(
+        self, slots: dict[int, Slot], shard: int, snapshot: int, changed: npt.NDArray[np.int64]
+    ) -> bool:
+        """Write a shard's unchanged rows to a free slot; return whether that was possible."""
+        old = slots[shard].read(self._schema, snapshot, shard)
+        target = self._free(slots.values())
         try:
-            if not target.file.lock(alone=True):
+            if old is None or target is None:
                 return False
-            try:
-                self._finish(target, [old.batch], unchanged_rows(old.batch, old.hits, changed))
-            finally:
-                target.file.unlock()
+            kept = unchanged_rows(old.batch, old.hits, changed)
+            self._finish(target, shard, [old.batch], kept)
         finally:
-            old.leave()
+            if old is not None:
+                old.leave()
+            if target is not None:
+                target.file.unlock()
+        slots[shard] = target
         return True
 
-    def _finish(self, slot: Slot, sources: list[pa.RecordBatch], chosen: Chosen) -> bool:
+    def _finish(
+        self, slot: Slot, shard: int, sources: list[pa.RecordBatch], chosen: Chosen
+    ) -> bool:
         """Write a generation into a slot, whole or not at all; return whether there was room."""
         place = write(slot, sources, chosen) if len(chosen.block) else None
         if place is None:
             return False
-        slot.finish(self._snapshot, max(s.last for s in self._slots) + 1, *place)
+        slot.finish(self._snapshot, max(s.last for s in self._slots) + 1, *place, shard)
         return True
 
+    @property
+    def _is_in_use(self) -> bool:
+        """Whether `newest` was called, and `rest` was not yet."""
+        return any(each is not None and each.is_locked for each in self._generations)
+
     def rest(self) -> None:
-        """Let the generation be overwritten: it is not read before `newest` returns it again."""
-        if self._now is not None and self._locked:
-            self._now.leave()
-        self._locked = False
+        """Let generations be overwritten: they are not read before `newest` returns them again."""
+        for generation in self._generations:
+            if generation is not None:
+                generation.leave()
 
     def count(self, rows: int) -> None:
         """Count stream rows; halve all counts now and then."""
         self._journal.count(rows)
-        room = max(_LEAST_PERIOD, self._sizes.slot / self._row)
+        room = max(_LEAST_PERIOD, self._sizes.rows_bytes / self._row)
         if self._journal.rows > _PERIOD * room:
             with self._journal.alone() as alone:
                 if not alone or self._journal.rows <= _PERIOD * room:  # someone else was faster
                     return
                 if (now := self._newest()) is not None:
-                    np.right_shift(now.hits, 1, out=now.hits)
+                    for _, generation in now.held:
+                        np.right_shift(generation.hits, 1, out=generation.hits)
                     self.rest()
                 self._journal.age()
 
@@ -171,7 +201,10 @@ class HostState:
             if alone:
                 columns = [pa.array(hits.astype(np.uint32)), *rows.columns]
                 staged = pa.RecordBatch.from_arrays(columns, schema=self._staged_schema)
-                self._journal.stage(staged, self._snapshot)
+                if not self._journal.stage(staged, self._snapshot) and not self._is_in_use:
+                    self._publish()
+                    self.rest()
+                    self._journal.stage(staged, self._snapshot)
 
     def publish(self) -> None:
         """Make the next generation if enough is staged, and no one else does; `rest` afterwards."""
@@ -187,43 +220,72 @@ class HostState:
     def _enough(self) -> int:
         """Return the staged bytes that are worth a new generation, which copies all rows."""
         held = len(self._now) * self._row if self._now else 0.0
-        return int(max(self._sizes.staged / 16, min(held / 16, self._sizes.staged / 2)))
+        return int(max(self._sizes.staged / 16, min(held / 16, self._sizes.staged * 7 / 8)))
 
     def _publish(self) -> None:
-        """Make a new generation of the newest one and the staged rows, if a slot is free."""
+        """Make new generations of the newest ones and the staged rows, as far as slots are free."""
         self._inherit()
-        now = self._newest()
-        free = sorted((s for s in self._slots if not now or s is not now.slot), key=_number)
-        for slot in free if self._journal.staged_bytes(self._snapshot) else ():
-            if slot.file.lock(alone=True):
-                try:
-                    self._make(slot, now)
-                finally:
-                    slot.file.unlock()
-                return
-
-    def _make(self, slot: Slot, now: Generation | None) -> None:
         staged = list(self._journal.staged(self._staged_schema, self._snapshot))
+        if not staged:
+            return
+        self._newest()
+        rows = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
         hits = [batch.column(0).to_numpy() for batch in staged]
-        sources = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
-        if now is not None:
-            sources, hits = [now.batch, *sources], [now.hits, *hits]
+        shards = [self._shards_of(batch.column(0).to_numpy()) for batch in rows]
+        lost = []
+        for shard in range(self._sizes.shards):
+            some = [np.flatnonzero(each == shard) for each in shards]
+            if not any(map(len, some)):
+                continue
+            slot = self._free(self._slots_of(self._snapshot).values())
+            if slot is None:
+                break  # someone still reads there; what was staged is staged again if it is hot
+            try:
+                lost.append(self._make(slot, shard, rows, hits, some))
+            finally:
+                slot.file.unlock()
+        if lost:
+            mean = float(np.mean(lost))
+            # None while there is room; later a row is asked for twice, or all would come and go.
+            self._journal.threshold = 0.0 if mean < 0 else min(max(1.0, mean), 254.0)
+            self._journal.clear()  # else the next process would choose anew, at each chunk
+
+    def _shards_of(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        shards = np.empty(len(codes), dtype=np.uint8)
+        shards_of(codes, self._sizes.shards, shards)
+        return shards
+
+    def _make(
+        self,
+        slot: Slot,
+        shard: int,
+        rows: list[pa.RecordBatch],
+        hits: list[npt.NDArray[np.uint32]],
+        some: list[npt.NDArray[np.int64]],
+    ) -> float:
+        """Write a shard's next generation; return the hits of the best row that is left out."""
+        now = self._generations[shard]
+        candidates: list[npt.NDArray[np.int64] | None] = [*some]
+        if now is not None and now.lock(self._snapshot):
+            alive = None
+            if self.alive is not None:  # rows that count, and were not staged anew
+                anew = np.concatenate(
+                    [r.column(0).to_numpy()[at] for r, at in zip(rows, some, strict=True)]
+                )
+                alive = np.flatnonzero(self.alive(now.batch) & ~np.isin(now.codes, anew))
+            rows, hits, candidates = [now.batch, *rows], [now.hits, *hits], [alive, *some]
         room = self._sizes.slot - overhead(len(self._schema))
-        alive = None
-        if now is not None and self.alive is not None:  # rows that count, and were not staged anew
-            anew = [source.column(0).to_numpy() for source in sources[1:]]
-            alive = self.alive(now.batch) & ~np.isin(now.codes, np.concatenate(anew))
-        chosen = choose_rows(sources, hits, room, self._row, alive)
-        if self._finish(slot, sources, chosen):
-            self._journal.threshold = max(1.0, min(chosen.lost, 254.0))
-        elif len(chosen.block):
+        chosen = choose_rows(rows, hits, room, self._row, candidates)
+        if not self._finish(slot, shard, rows, chosen) and len(chosen.block):
             _warn_of_no_room(self._root)
-        self._journal.clear()  # in any case: else the next process would choose anew, at each chunk
+        if now is not None:
+            now.leave()  # its slot is the next free one
+        return chosen.lost
 
     def close(self) -> None:
         """Release all locks; the files stay."""
         self.rest()
-        self._now = None
+        self._now, self._generations = None, []
         self._journal.close()
         for slot in self._slots:
             slot.file.close()

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from semistream.kernels.hashing import mix
+from semistream.kernels.memory import load_int32, load_int64, store_int32
 
 __all__ = [
     "ANSWERED",
@@ -19,15 +20,18 @@ __all__ = [
     "chain_values",
     "compact",
     "count_waiting",
-    "find_values",
+    "find_in_shards",
     "first_waiting",
+    "probe_shards",
     "probe_values",
+    "shards_of",
 ]
 
 # The states of a row in the window.
 WAITING = np.uint8(0)  # not answered yet
 ANSWERED = np.uint8(1)  # answered, and held until its chunk leaves (MESHJOIN)
 GONE = np.uint8(2)  # answered, its room is free
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads neighbours
 
 
 @njit(cache=True)
@@ -140,12 +144,67 @@ def probe_values(probes, codes, heads, chain, salt, hits, cursor, once, rows, po
     return found, row, position
 
 
+@njit(cache=True, inline="always")
+def _shard(code, shards):
+    """Return the shard of a code; the slot within it depends on other bits of another product."""
+    return np.int64((np.uint64(code) * _SPREAD) >> np.uint64(40)) & (shards - 1)
+
+
 @njit(cache=True)
-def find_values(probes, codes, heads, chain, salt, out):
-    """Return the first row of each code in an index made by `chain_values`, −1 where none is."""
-    mask = len(heads) - 1
+def shards_of(codes, shards, out):
+    """Write the shard of each code, of a power of two of them."""
+    for i in range(len(codes)):
+        out[i] = _shard(codes[i], shards)
+
+
+@njit(cache=True, inline="always")
+def _find(code, shard):
+    """Return the first row of a code in a shard, −1 where none is; see `probe_shards`."""
+    if shard[2] == 0:
+        return np.int64(-1)
+    slot = _slot(code, np.uint64(shard[5]), shard[3] - 1)
+    position = np.int64(load_int32(shard[2] + 4 * slot))
+    while position >= 0 and load_int64(shard[1] + 8 * position) != code:
+        position = np.int64(load_int32(shard[4] + 4 * position))
+    return position
+
+
+@njit(cache=True)
+def probe_shards(probes, index, cursor, once, rows, blocks, positions, hit):
+    """Look codes up as `probe_values` does, in batches that hold a shard of all codes each.
+
+    ``index`` has for each shard its rows, the addresses of its codes and heads, how many heads
+    there are, the address of its chain, its salt, and the address of its hits; heads are 0 where
+    the shard is empty. ``blocks`` gets the shard of each pair.
+    """
+    row, position = cursor
+    found, shards = 0, len(index)
+    while row < len(probes):
+        code = probes[row]
+        number = _shard(code, shards)
+        shard = index[number]
+        if position < 0:
+            position = _find(code, shard)
+            if position >= 0:
+                at = shard[6] + 4 * position
+                store_int32(at, np.int32(load_int32(at) + 1))
+                hit[row] = True
+        while 0 <= position < shard[0] and load_int64(shard[1] + 8 * position) == code:
+            if found == len(rows):
+                return found, row, position
+            rows[found], blocks[found], positions[found] = row, number, position
+            found += 1
+            position += 1
+            if once:
+                break
+        row, position = row + 1, np.int64(-1)
+    return found, row, position
+
+
+@njit(cache=True)
+def find_in_shards(probes, index, base, out):
+    """Write the first row of each code, counted over all shards by their bases; −1 if none is."""
     for i in range(len(probes)):
-        position = heads[_slot(probes[i], salt, mask)]
-        while position >= 0 and codes[position] != probes[i]:
-            position = chain[position]
-        out[i] = position
+        number = _shard(probes[i], len(index))
+        position = _find(probes[i], index[number])
+        out[i] = base[number] + position if position >= 0 else -1

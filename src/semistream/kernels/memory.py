@@ -28,8 +28,9 @@ __all__ = [
     "load_byte",
     "load_int32",
     "load_int64",
+    "note_pages",
     "prefetch",
-    "publish_offsets",
+    "store_int32",
     "unsigned_int16",
 ]
 
@@ -149,7 +150,7 @@ load_int32 = _load(32, types.int32)
 load_int16 = _load(16, types.int16)
 load_byte = _load(8, types.uint8)
 _store_int64 = _store(64, types.int64)
-_store_int32 = _store(32, types.int32)
+store_int32 = _store(32, types.int32)
 _fence_acquire = _fence("acquire")
 _fence_release = _fence("release")
 
@@ -180,7 +181,7 @@ def _copy_values(sources, width, out):
             _store_int64(out + 8 * i, load_int64(sources[i]))
     elif width == 4:
         for i in range(len(sources)):
-            _store_int32(out + 4 * i, load_int32(sources[i]))
+            store_int32(out + 4 * i, load_int32(sources[i]))
     elif width >= 16:
         for i in range(len(sources)):
             _copy_wide(out + width * i, sources[i], width)
@@ -353,8 +354,14 @@ def buffer_offsets(message, numbers, out, lines, nulls):
 
 
 @njit(cache=True)
-def publish_offsets(found, offsets, block):
-    """Write the offsets of a page's buffers, the first one last: it tells others of the rest."""
-    offsets[1:, block] = found[1:]
-    _fence_release()
-    offsets[0, block] = found[0]
+def note_pages(messages, numbers, offsets, first, lines, nulls):
+    """Write where these buffers of messages begin, from column ``first`` of ``offsets`` on.
+
+    Of each message the first buffer is written last: it tells others of the rest.
+    """
+    found = np.empty(len(numbers), dtype=np.int32)
+    for i in range(len(messages)):
+        buffer_offsets(messages[i], numbers, found, lines, nulls)
+        offsets[1:, first + i] = found[1:]
+        _fence_release()
+        offsets[0, first + i] = found[0]

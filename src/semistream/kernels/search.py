@@ -61,16 +61,16 @@ def _in_proportion(code, page_code, page, count):
     """Guess where a code stands in its page: in proportion between two first codes."""
     first = page_code[page]
     width = float(page_code[page + 1]) - first if page + 1 < len(page_code) else float(count)
+    return _between(code, first, width, count)
+
+
+@njit(cache=True, inline="always")
+def _between(code, first, width, count):
+    """Guess where a code stands among ``count`` codes that are spread over ``width``."""
     if width <= 0:  # of codes as large as these a float tells none apart
         return 0
     share = min(max((float(code) - first) / width, 0.0), 1.0)
     return min(np.int64(share * count), count - 1)
-
-
-@njit(cache=True, inline="always")
-def _is_dense(page_code, page, count):
-    """Whether a page has as many codes as there are up to the next: each is in its place."""
-    return page + 1 < len(page_code) and page_code[page + 1] - page_code[page] == count
 
 
 @njit(cache=True, inline="always")
@@ -253,16 +253,15 @@ def look_up(codes, pages, index, where, state, rule, out):
 
 
 @njit(cache=True)
-def match_run(first, pages, window, cursor, rule, out, counts):
-    """Match the rows that wait for neighbouring pages with these; answered rows leave their chain.
+def match_run(pages, window, cursor, rule, out, counts):
+    """Match the rows that wait for some pages with these; answered rows leave their chain.
 
     Parameters
     ----------
-    first
-        The number of the first page.
     pages
-        ``(rows, start, offset, bounds)``: of each page its rows, its address and where its codes
-        begin, and its first code; of the page behind them, if there is one, the first code, too.
+        ``(numbers, rows, start, offset, low, high)``: of each page its number, its rows, its
+        address and where its codes begin, its first code, and the first code of the page behind
+        it, or its own where there is none.
     window
         ``(heads, chain, pages, codes, state)``: the window's arrays.
     cursor
@@ -285,14 +284,15 @@ def match_run(first, pages, window, cursor, rule, out, counts):
         is the number of pages when all is done.
     """
     block, previous, row, position = cursor
-    page_rows, start, offset, bounds = pages
+    numbers, page_rows, start, offset, low, high = pages
     unique, once, last, single, done = rule
     heads, chain, row_page, codes, state = window
     rows, blocks, positions, absent = out
     found, missing, answered, room = 0, 0, 0, len(rows)
     while block < len(page_rows):
-        page, base, count = first + block, start[block] + offset[block], np.int64(page_rows[block])
-        dense = unique and _is_dense(bounds, block, count)
+        page, count = numbers[block], np.int64(page_rows[block])
+        base, width = start[block] + offset[block], high[block] - low[block]
+        dense = unique and width == count > 0  # as many codes as there are: each is in its place
         slot = page & (len(heads) - 1)
         if row == -2:
             row = np.int64(heads[slot])
@@ -302,11 +302,11 @@ def match_run(first, pages, window, cursor, rule, out, counts):
                 continue
             code = codes[row]
             if dense:
-                position = code - bounds[block]
+                position = code - low[block]
             elif count == 0:  # a database's answer may have no rows
                 position = np.int64(0)
             elif position < 0:
-                guess = _in_proportion(code, bounds, block, count)
+                guess = _between(code, low[block], float(high[block]) - low[block], count)
                 position = _first_at_least(base, count, code, guess)
             while position < count and (dense or load_int64(base + 8 * position) == code):
                 if found + missing == room:

@@ -19,7 +19,7 @@ from semistream.kernels.memory import (
 )
 
 __all__ = ["FIXED", "LARGE_LIST", "LARGE_TEXT", "LIST", "NOTHING", "STRUCT", "TEXT", "UNION"]
-__all__ += ["index_fits", "page_fits"]
+__all__ += ["first_unsound", "index_fits", "page_fits"]
 
 # How a node of a record batch, a column or a part of a nested one, lies in buffers.
 NOTHING, FIXED, TEXT, LARGE_TEXT, LIST, LARGE_LIST, STRUCT, UNION = range(8)
@@ -217,3 +217,12 @@ def page_fits(page, length, rows, nodes, buffers):
         if not _offsets_fit(count, base, held, kind in (LARGE_TEXT, LARGE_LIST), most):
             return False
     return True
+
+
+@njit(cache=True)
+def first_unsound(pages, lengths, rows, nodes, buffers):
+    """Return the first of several pages that is not such a record batch, −1 where all are."""
+    for i in range(len(pages)):
+        if not page_fits(pages[i], np.int64(lengths[i]), np.int64(rows[i]), nodes, buffers):
+            return i
+    return -1

@@ -123,7 +123,7 @@ def depth_of(plan: Plan, in_memory: bool) -> int:
         return 0
     if not plan.components.blocks:
         return 1
-    return (plan.settings.buffer_pages or 1) // (plan.settings.run_pages or 1)
+    return plan.settings.buffer_pages or 1
 
 
 def plan(  # noqa: PLR0913 - a question has these parts; all but one have defaults

@@ -210,6 +210,7 @@ def _shrink_host(host: Host, view: View, part: float, folder: str) -> Host:
     counters = 1 << max(3, int(sizes.counters * part).bit_length() - 1)  # a power of two
     small = HostSizes(
         slot=max(1, round(slot / HEADER)) * HEADER,
+        shards=sizes.shards,
         staged=max(1, round(sizes.staged * part / HEADER)) * HEADER,
         counters=counters,
         merge=int(sizes.merge * part),
@@ -220,7 +221,7 @@ def _shrink_host(host: Host, view: View, part: float, folder: str) -> Host:
 def _slices(trial: Trial, task: Task, plan: Plan) -> Iterator[Work]:
     """Yield the mean work of a row, slice by slice."""
     view, parts = trial.view, plan.components
-    host = task.host.sizes.slot if isinstance(task.host, Host) else 0
+    host = task.host.sizes.rows_bytes if isinstance(task.host, Host) else 0
     held = (parts.window + parts.cache + host) / task.cache_cost(1, view.row_bytes)
     turns = 0 if parts.lookup and view.is_mapped else _TURNS  # nothing to settle
     few = min(_LEAST_SLICE, _WINDOWS * (plan.settings.window_rows or _LEAST_SLICE))

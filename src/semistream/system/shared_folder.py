@@ -22,6 +22,7 @@ from semistream.system.user_cache import user_cache
 
 __all__ = [
     "FILES",
+    "SLOTS",
     "Handle",
     "boot",
     "boot_seed",
@@ -37,8 +38,10 @@ log = logging.getLogger(__name__)
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, which no one else may enter
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-FILES = frozenset({"common", "a", "b", "directory"})
-"""The files of a state's folder."""
+SLOTS = tuple(f"slot-{number}" for number in range(17))
+"""The files for generations: one for each of at most 16 shards, and one to write the next in."""
+FILES = frozenset({"common", "a", "b", "directory", *SLOTS})
+"""The files of a state's folder, also of those that earlier versions have left."""
 _TRIES = 200  # of a millisecond each: others hold these locks for microseconds
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from semistream.algorithms.published.meshjoin import Meshjoin, MeshjoinSettings
 from semistream.engine.algorithm import positive
 from semistream.engine.engine import Engine
@@ -12,6 +14,7 @@ from semistream.engine.engine import Engine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from semistream.engine.engine import Ints
     from semistream.engine.operator import Operator
     from semistream.engine.plan import Plan, Runtime, Task
 
@@ -93,21 +96,20 @@ class _ReadAhead(Engine):
 
     def __init__(self, task: Task, plan: Plan, *others: Any) -> None:  # noqa: ANN401
         self._most = plan.settings.buffer_pages or 1
-        self._held: list[int] = []  # the disk buffer's content
+        self._held = np.empty(0, dtype=np.int64)  # where the parts in the disk buffer lie
         self._first = 0  # its first part
         self._expected = 0  # the part with which the scan goes on
         super().__init__(task, plan, *others)
 
-    def sweep(self, runs: list[range]) -> Iterator[list[int]]:
-        for parts in runs:
-            part, count = parts.start, len(parts)
-            start = part - self._first
-            if start < 0 or start + count > len(self._held):
-                whole = range(part, part + self._span(part, count))
-                start, self._first, self._held = 0, part, next(super().sweep([whole]))
-            if part in {0, self._expected}:
-                self._expected = part + count
-            yield self._held[start : start + count]
+    def sweep(self, parts: Ints) -> Iterator[tuple[slice, Ints]]:
+        part, count = int(parts[0]), len(parts)
+        start = part - self._first
+        if start < 0 or start + count > len(self._held):
+            whole = np.arange(part, part + self._span(part, count))
+            start, self._first, (_, self._held) = 0, part, next(super().sweep(whole))
+        if part in {0, self._expected}:
+            self._expected = part + count
+        yield slice(count), self._held[start : start + count]
 
     def _span(self, part: int, count: int) -> int:
         """Return how many parts to read: those asked for, and more if it is the scan that asks."""

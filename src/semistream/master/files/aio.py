@@ -12,7 +12,14 @@ import os
 import platform
 import weakref
 from collections import defaultdict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
 
 __all__ = ["Reads"]
 
@@ -32,114 +39,110 @@ _idle: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # by process
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Control(ctypes.Structure):
-    """struct iocb of <linux/aio_abi.h>, on a little-endian machine."""
-
-    _fields_ = (
-        ("data", ctypes.c_uint64),
-        ("key", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("operation", ctypes.c_uint16),  # 0 is IOCB_CMD_PREAD
-        ("priority", ctypes.c_int16),
-        ("file", ctypes.c_uint32),
-        ("address", ctypes.c_uint64),
-        ("size", ctypes.c_uint64),
-        ("offset", ctypes.c_int64),
-        ("reserved", ctypes.c_uint64),
-        ("more_flags", ctypes.c_uint32),
-        ("event_file", ctypes.c_uint32),
-    )
-
-
-class _Event(ctypes.Structure):
-    """struct io_event of <linux/aio_abi.h>."""
-
-    _fields_ = (
-        ("data", ctypes.c_uint64),
-        ("control", ctypes.c_uint64),
-        ("result", ctypes.c_int64),
-        ("more", ctypes.c_int64),
-    )
+_CONTROL = np.dtype(  # struct iocb of <linux/aio_abi.h>, on a little-endian machine
+    [
+        ("data", "<u8"),
+        ("key", "<u4"),
+        ("flags", "<u4"),
+        ("operation", "<u2"),  # 0 is IOCB_CMD_PREAD
+        ("priority", "<i2"),
+        ("file", "<u4"),
+        ("address", "<u8"),
+        ("size", "<u8"),
+        ("offset", "<i8"),
+        ("reserved", "<u8"),
+        ("more_flags", "<u4"),
+        ("event_file", "<u4"),
+    ]
+)
+_EVENT = np.dtype(  # struct io_event
+    [("data", "<u8"), ("control", "<u8"), ("result", "<i8"), ("more", "<i8")]
+)
 
 
 class Reads:
-    """At most ``depth`` reads in flight, each in a slot of its own.
+    """Reads in flight: ``groups`` of them, each of at most ``most`` reads that one call starts.
 
-    Whoever starts a read keeps its memory until the read was waited for.
+    Whoever starts reads keeps their memory until the group was waited for.
     """
 
-    def __init__(self, calls: _Calls, context: int, depth: int) -> None:
-        self._calls, self._context = calls, context
-        self._controls = [_Control(data=slot) for slot in range(depth)]
-        self._events = (_Event * depth)()
-        self._results: dict[int, int] = {}
-        self._in_flight: set[int] = set()
+    def __init__(self, calls: _Calls, context: int, groups: int, most: int) -> None:
+        self._calls, self._context = calls, ctypes.c_ulong(context)
+        self._controls = np.zeros((groups, most), dtype=_CONTROL)
+        self._controls["data"] = np.arange(groups * most).reshape(groups, most)
+        places = self._controls.ctypes.data + _CONTROL.itemsize * np.arange(groups * most)
+        self._pointers = places.astype(np.uint64).reshape(groups, most)
+        self._events = np.zeros(groups * most, dtype=_EVENT)
+        self._pending = np.zeros(groups, dtype=np.int64)  # reads of each group in flight
+        self._whole = np.zeros(groups, dtype=np.bool_)  # whether none of a group fell short
         self._process = os.getpid()
-        weakref.finalize(self, _end, calls, (self._process, depth), context, self._in_flight)
+        owner = self._process, groups * most
+        weakref.finalize(self, _end, calls, owner, context, self._pending)
 
     @classmethod
-    def open(cls, depth: int) -> Reads | None:
+    def open(cls, groups: int, most: int) -> Reads | None:
         """Create a context for so many reads; return None where the system has no such calls."""
-        calls, context = _CALLS.get(platform.machine()), ctypes.c_ulong(0)
+        calls, context, depth = _CALLS.get(platform.machine()), ctypes.c_ulong(0), groups * most
         if calls is not None and (idle := _idle[os.getpid(), depth]):
-            return cls(calls, idle.pop(), depth)
+            return cls(calls, idle.pop(), groups, most)
         if calls is None or _libc.syscall(calls.setup, depth, ctypes.byref(context)):
             return None
-        return cls(calls, context.value, depth)
+        return cls(calls, context.value, groups, most)
 
     @property
     def is_ours(self) -> bool:
         """Whether this process made it: reads in flight are not inherited by a fork."""
         return self._process == os.getpid()
 
-    def start(self, slot: int, file: int, address: int, size: int, offset: int) -> bool:
-        """Start a read of an open file; False where the system does not take it."""
-        control = self._controls[slot]
-        control.file, control.address, control.size, control.offset = file, address, size, offset
-        pointer = (ctypes.POINTER(_Control) * 1)(ctypes.pointer(control))
-        context = ctypes.c_ulong(self._context)
-        taken = _libc.syscall(self._calls.submit, context, ctypes.c_long(1), pointer) == 1
-        if taken:
-            self._in_flight.add(slot)
-        return bool(taken)
+    def start(self, group: int, file: int, addresses: Ints, sizes: Ints, offsets: Ints) -> None:
+        """Start the reads of a group of an open file, as many as the system takes."""
+        count = len(sizes)
+        controls = self._controls[group, :count]
+        controls["file"], controls["address"] = file, addresses
+        controls["size"], controls["offset"] = sizes, offsets
+        pointers = ctypes.c_void_p(self._pointers[group].ctypes.data)
+        taken = _libc.syscall(self._calls.submit, self._context, ctypes.c_long(count), pointers)
+        self._pending[group], self._whole[group] = max(0, taken), taken == count
 
-    def wait(self, slot: int) -> int:
-        """Wait for a read that was started; return its bytes, or a negative error number."""
-        while slot in self._in_flight:
-            self._collect()
-        return self._results.pop(slot, -errno.EINVAL)
+    def wait(self, group: int) -> bool:
+        """Wait for the reads of a group; return whether all were started and none fell short."""
+        while self._pending[group]:
+            self._collect(int(self._pending[group]))
+        return bool(self._whole[group])
 
     def wait_for_all(self) -> None:
         """Wait until nothing is in flight any more."""
-        while self._in_flight:
+        while self._pending.any():
             self._collect()
-        self._results.clear()
 
-    def _collect(self) -> None:
+    def _collect(self, least: int = 1) -> None:
+        """Collect the results of reads, at least so many: to be woken for each costs time."""
         count = _libc.syscall(
             self._calls.get_events,
-            ctypes.c_ulong(self._context),
-            ctypes.c_long(1),
+            self._context,
+            ctypes.c_long(least),
             ctypes.c_long(len(self._events)),
-            self._events,
+            ctypes.c_void_p(self._events.ctypes.data),
             None,
         )
         if count < 0 and ctypes.get_errno() != errno.EINTR:  # nothing will come any more
-            self._results |= dict.fromkeys(self._in_flight, -ctypes.get_errno())
-            self._in_flight.clear()
-        for event in self._events[: max(0, count)]:
-            self._results[event.data] = event.result
-            self._in_flight.discard(event.data)
+            self._pending[:], self._whole[:] = 0, False
+        events = self._events[: max(0, count)]
+        numbers = events["data"].astype(np.int64)
+        groups = numbers // self._controls.shape[1]
+        np.subtract.at(self._pending, groups, 1)
+        short = events["result"] != self._controls.reshape(-1)["size"][numbers].astype(np.int64)
+        self._whole[groups[short]] = False
 
 
-def _end(calls: _Calls, owner: tuple[int, int], context: int, flying: set[int]) -> None:
+def _end(calls: _Calls, owner: tuple[int, int], context: int, pending: Ints) -> None:
     """Keep the context for others of this process and depth, or destroy it.
 
     With reads in flight it is destroyed, which waits for them.
     """
     idle = _idle[owner]
-    if owner[0] == os.getpid() and not flying and len(idle) < _MOST_IDLE:
+    if owner[0] == os.getpid() and not pending.any() and len(idle) < _MOST_IDLE:
         idle.append(context)
     elif owner[0] == os.getpid():
         _libc.syscall(calls.destroy, ctypes.c_ulong(context))
-        flying.clear()  # a sweep that was left in the middle may be closed after this
+        pending[:] = 0  # a sweep that was left in the middle may be closed after this

@@ -113,6 +113,15 @@ class Index:
         pages = columns["code"] if first is None else columns["code"][first]
         return cls(**columns, page_code=pages, first_part=first)
 
+    def first_parts(
+        self, pages: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Return the first part of each page, and whether it has several."""
+        if self.first_part is None:
+            return pages, np.zeros(len(pages), dtype=np.bool_)
+        ends = np.append(self.first_part[1:], len(self.code))
+        return self.first_part[pages], ends[pages] - self.first_part[pages] > 1
+
     def parts(self, page: int) -> range:
         """Return the parts of a page."""
         first = self.first_part

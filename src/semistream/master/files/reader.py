@@ -5,8 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 from abc import ABC, abstractmethod
-from itertools import zip_longest
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from collections import deque
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -16,21 +16,44 @@ from semistream.arrow.page_shape import PageShape
 from semistream.errors import CorruptPageError, MasterError, OptionError
 from semistream.master.files.aio import Reads
 from semistream.master.files.drafts import ReadFile, resident_pages
-from semistream.master.files.format import aligned, checksum
+from semistream.master.files.format import ALIGNMENT, aligned, checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
 
+    from semistream.master.files.index import Index
     from semistream.master.files.master import FileMaster
+
+    Ints = npt.NDArray[np.int64]
+    Step = tuple[slice, Ints]
 
 __all__ = ["READ", "PageReader", "reader_kind"]
 
 
-_AHEAD = 4  # runs that the operating system reads ahead
+_AHEAD = 4  # steps that the operating system reads ahead
 _SAMPLE = 64  # parts whose residence is checked: some 2 ms
+
+
+class _Stretches(NamedTuple):
+    """Ascending parts of a file, neighbours put together: one read each."""
+
+    offsets: Ints
+    sizes: Ints
+    starts: Ints
+    """Where each stretch begins, if one is put behind the other."""
+    parts: Ints
+    """Where each part begins then."""
+
+    @classmethod
+    def of(cls, parts: Ints, index: Index) -> _Stretches:
+        offset, size = index.offset[parts], _padded(index.length[parts])
+        first = np.ones(len(parts), dtype=np.bool_)
+        np.not_equal(offset[1:], offset[:-1] + size[:-1], out=first[1:])
+        begin, place = np.flatnonzero(first), np.cumsum(size) - size
+        return cls(offset[begin], np.add.reduceat(size, begin), place[begin], place)
 
 
 class PageReader(ABC):
@@ -42,12 +65,13 @@ class PageReader(ABC):
     flags: ClassVar[int] = 0
     """Flags to open the pages file with."""
 
-    def __init__(self, master: FileMaster, parts: int, run: int) -> None:  # noqa: ARG002 - see below
+    def __init__(self, master: FileMaster, parts: int, run: int) -> None:  # noqa: ARG002 - below
         self.reads = self.bytes_read = 0
         self._file = master.pages_file
         self._index = master.index
         self._schema = master.page_schema
         self._shape = PageShape(self._schema)
+        self._run = run
 
     @classmethod
     def open(cls, path: Path) -> ReadFile:
@@ -68,10 +92,6 @@ class PageReader(ABC):
         """Estimate from a sample the fraction of the master that lies in memory."""
         return 0.0
 
-    @abstractmethod
-    def _fetch(self, start: int, length: int) -> pa.Buffer:
-        """Read bytes of the pages file from ``start`` on, at once."""
-
     def load(self, part: int, count: int) -> list[pa.RecordBatch]:
         """Read ``count`` neighbouring parts with one call to the operating system."""
         addresses = self.addresses(range(part, part + count))
@@ -91,46 +111,41 @@ class PageReader(ABC):
         return aligned(int(self._index.length[part]))
 
     def addresses(self, parts: range) -> list[int]:
-        """Read neighbouring parts likewise; return where each lies in memory."""
-        return [content.address for content in self._contents(parts)]
+        """Read neighbouring parts, as many as the disk buffer holds; return where each lies."""
+        places: list[int] = self._read(np.arange(parts.start, parts.stop)).tolist()
+        return places
 
-    def sweep(self, runs: Sequence[range]) -> Iterator[list[int]]:
-        """Read runs of neighbouring parts, one run a step, and the next ones meanwhile.
+    @abstractmethod
+    def sweep(self, parts: Ints) -> Iterator[Step]:
+        """Read ascending parts, some of them a step, and the next ones meanwhile.
 
-        Each step yields where the parts of a run lie, until the next step.
+        Each step yields which of the parts it has, and where these lie until the next step.
         """
-        for run in runs[:_AHEAD]:
-            self._file.expect(*self._place(run))
-        for run, after in zip_longest(runs, runs[_AHEAD:]):
-            if after is not None:
-                self._file.expect(*self._place(after))
-            yield self.addresses(run)
 
-    def _contents(self, parts: range) -> list[pa.Buffer]:
-        start, size = self._place(parts)
-        self.reads, self.bytes_read = self.reads + 1, self.bytes_read + size
-        return self._cut(parts, self._fetch(start, size))
+    @abstractmethod
+    def _read(self, parts: Ints) -> Ints:
+        """Read ascending parts at once; return where they lie, verified."""
+
+    def _steps(self, parts: Ints) -> list[slice]:
+        return [slice(i, i + self._run) for i in range(0, len(parts), self._run)]
 
     def _place(self, parts: range) -> tuple[int, int]:
         """Return the offset and the bytes of neighbouring parts."""
         start, end = self._index.bounds(parts)
         return start, end - start
 
-    def _cut(self, parts: range, data: pa.Buffer) -> list[pa.Buffer]:
-        """Cut what was read into parts, and verify each."""
-        contents, offset, length = [], self._index.offset, self._index.length
-        start = int(offset[parts[0]])
-        for part in parts:
-            contents.append(data.slice(int(offset[part]) - start, aligned(int(length[part]))))
-            self._verify(contents[-1], part)
-        return contents
-
-    def _verify(self, content: pa.Buffer, part: int) -> None:
-        if checksum(content) != int(self._index.checksum[part]):
-            self._refuse(int(self._index.offset[part]), "is damaged, its checksum differs")
-        length, rows = int(self._index.length[part]), int(self._index.rows[part])
-        if not self._shape.fits(content, length, rows):
-            self._refuse(int(self._index.offset[part]), "does not hold what its header says")
+    def _verify(self, parts: Ints, places: Ints, memory: pa.Buffer) -> None:
+        """Refuse parts that are not what the index says; they lie at these places of memory."""
+        index, data = self._index, memoryview(memory)
+        length = index.length[parts]
+        ends, sums = (places + _padded(length)).tolist(), index.checksum[parts].tolist()
+        for i, place in enumerate(places.tolist()):
+            if checksum(data[place : ends[i]]) != sums[i]:
+                self._refuse(int(index.offset[parts[i]]), "is damaged, its checksum differs")
+        wrong = self._shape.first_unsound(memory.address + places, length, index.rows[parts])
+        if wrong >= 0:
+            byte = int(index.offset[parts[wrong]])
+            self._refuse(byte, "does not hold what its header says")
 
     def _refuse(self, byte: int, what: str) -> NoReturn:
         page = self._index.page_at(byte)
@@ -167,14 +182,32 @@ class _MappedReader(PageReader):
             size += length
         return resident / size if size else 1.0
 
-    def _fetch(self, start: int, length: int) -> pa.Buffer:
-        self._current = length
-        return self._data.slice(start, length)
+    def sweep(self, parts: Ints) -> Iterator[Step]:
+        steps = self._steps(parts)
+        for step in steps[:_AHEAD]:
+            self._expect(parts[step])
+        for number, step in enumerate(steps):
+            for after in steps[number + _AHEAD : number + _AHEAD + 1]:
+                self._expect(parts[after])
+            yield step, self._read(parts[step])
 
-    def _verify(self, content: pa.Buffer, part: int) -> None:
-        if not self._verified[part]:
-            super()._verify(content, part)
-            self._verified[part] = True
+    def _expect(self, parts: Ints) -> None:
+        stretches = _Stretches.of(parts, self._index)
+        for start, size in zip(stretches.offsets.tolist(), stretches.sizes.tolist(), strict=True):
+            self._file.expect(start, size)
+
+    def _read(self, parts: Ints) -> Ints:
+        stretches = _Stretches.of(parts, self._index)
+        self._current = int(stretches.sizes.sum())
+        self.reads += len(stretches.sizes)
+        self.bytes_read += self._current
+        places = self._index.offset[parts]
+        unknown = ~self._verified[parts]
+        if unknown.any():
+            self._verify(parts[unknown], places[unknown], self._data)
+            self._verified[parts] = True
+        addresses: Ints = places + self._data.address
+        return addresses
 
 
 class _DirectReader(PageReader):
@@ -197,7 +230,7 @@ class _DirectReader(PageReader):
     @property
     def _reads(self) -> Reads | None:
         if len(self._buffers) > 1 and not (self._in_flight and self._in_flight.is_ours):
-            self._in_flight = Reads.open(len(self._buffers))
+            self._in_flight = Reads.open(len(self._buffers), self._run)
         return self._in_flight
 
     @classmethod
@@ -214,47 +247,62 @@ class _DirectReader(PageReader):
     def nbytes(self) -> int:
         return sum(len(memory) for memory in self._memory)
 
-    def _fetch(self, start: int, length: int) -> pa.Buffer:
-        return self._read(0, start, length)
-
-    def _read(self, buffer: int, start: int, length: int) -> pa.Buffer:
-        got = self._file.read_into(memoryview(self._memory[buffer])[:length], start)
-        if got != length:
-            self._refuse(start + got, "is cut off")
-        return self._buffers[buffer]
-
-    def sweep(self, runs: Sequence[range]) -> Iterator[list[int]]:
-        """Read runs of neighbouring parts, one run a step, and the next ones meanwhile."""
-        reads = self._reads
-        if reads is None:  # one buffer, or a system without such calls
-            yield from (self.addresses(run) for run in runs)
+    def sweep(self, parts: Ints) -> Iterator[Step]:
+        steps, reads, count = self._steps(parts), self._reads, len(self._buffers)
+        if reads is None or (len(steps) == 1 and parts[-1] - parts[0] == len(parts) - 1):
+            yield from ((step, self._read(parts[step])) for step in steps)
             return
-        places, count = [self._place(run) for run in runs], len(self._buffers)
-        started = [self._start(reads, i, *places[i]) for i in range(min(count - 1, len(runs)))]
+        ahead: deque[_Stretches] = deque()
         try:
-            for i, run in enumerate(runs):
-                data = self._finish(reads, started[i], i % count, *places[i])
-                if i + count - 1 < len(runs):  # into the buffer that is free again
-                    upcoming = i + count - 1
-                    started.append(self._start(reads, upcoming % count, *places[upcoming]))
-                self.reads, self.bytes_read = self.reads + 1, self.bytes_read + places[i][1]
-                yield [content.address for content in self._cut(run, data)]
+            for number, step in enumerate(steps):
+                for later in range(number + len(ahead), min(number + count, len(steps))):
+                    ahead.append(self._start(reads, later % count, parts[steps[later]]))
+                stretches, buffer = ahead.popleft(), number % count
+                if not reads.wait(buffer):
+                    self._read_into(buffer, stretches)
+                yield step, self._addresses(buffer, parts[step], stretches)
         finally:
             reads.wait_for_all()  # they write into the buffers
 
-    def _start(self, reads: Reads, buffer: int, start: int, length: int) -> bool:
-        if length > len(self._memory[buffer]):  # the kernel would write behind it
-            self._refuse(start, f"has {length:,} bytes, more than the index has")
-        address = self._buffers[buffer].address
-        return reads.start(buffer, self._file.handle, address, length, start)
+    def _start(self, reads: Reads, buffer: int, parts: Ints) -> _Stretches:
+        stretches = self._stretches(buffer, parts)
+        addresses = self._buffers[buffer].address + stretches.starts
+        reads.start(buffer, self._file.handle, addresses, stretches.sizes, stretches.offsets)
+        return stretches
 
-    def _finish(
-        self, reads: Reads, started: bool, buffer: int, start: int, length: int
-    ) -> pa.Buffer:
-        """Wait for a read; one that was not started, or fell short, is repeated here."""
-        if started and reads.wait(buffer) == length:
-            return self._buffers[buffer]
-        return self._read(buffer, start, length)
+    def _read(self, parts: Ints) -> Ints:
+        stretches = self._stretches(0, parts)
+        self._read_into(0, stretches)
+        return self._addresses(0, parts, stretches)
+
+    def _stretches(self, buffer: int, parts: Ints) -> _Stretches:
+        stretches = _Stretches.of(parts, self._index)
+        size = int(stretches.sizes.sum())
+        if size > len(self._memory[buffer]):  # the kernel would write behind it
+            self._refuse(int(stretches.offsets[0]), f"has {size:,} bytes, more than the index has")
+        return stretches
+
+    def _read_into(self, buffer: int, stretches: _Stretches) -> None:
+        """Read into a buffer, and wait for it: also what was not started, or fell short."""
+        memory = memoryview(self._memory[buffer])
+        for offset, size, start in zip(*(n.tolist() for n in stretches[:3]), strict=True):
+            got = self._file.read_into(memory[start : start + size], offset)
+            if got != size:
+                self._refuse(offset + got, "is cut off")
+
+    def _addresses(self, buffer: int, parts: Ints, stretches: _Stretches) -> Ints:
+        """Count what was read and verify it; return where it lies."""
+        self.reads += len(stretches.sizes)
+        self.bytes_read += int(stretches.sizes.sum())
+        self._verify(parts, stretches.parts, self._buffers[buffer])
+        addresses: Ints = stretches.parts + self._buffers[buffer].address
+        return addresses
+
+
+def _padded(lengths: npt.NDArray[np.int32]) -> Ints:
+    """Return the bytes of parts with their padding."""
+    padded: Ints = -(-lengths.astype(np.int64) // ALIGNMENT) * ALIGNMENT
+    return padded
 
 
 _KINDS: dict[str, type[PageReader]] = {"mapped": _MappedReader, "direct": _DirectReader}
