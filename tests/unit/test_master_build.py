@@ -23,7 +23,7 @@ import semistream as ss
 from semistream.arrow.keys import Keys
 from semistream.arrow.types import row_bytes
 from semistream.errors import BudgetError, MasterError, OptionError, SchemaError
-from semistream.master.build import sort
+from semistream.master.build import page_size, sort
 from semistream.master.build.parts import Staging, join_parts, write_part
 from semistream.master.build.sort import ExternalSort
 from semistream.master.build.target import Target
@@ -763,3 +763,17 @@ def test_rebuilding_the_same_rows_keeps_the_snapshot_but_no_file(tmp_path) -> No
     assert _files(tmp_path) & before == {"manifest.json"}
     assert (one.manifest.filter_words > 0, two.manifest.filter_words) == (True, 0)
     assert page_schema(two.schema, two.keys) == two.page_schema
+
+
+def test_pages_of_a_size_that_the_disk_decides(tmp_path, monkeypatch):
+    table = pa.table({"id": range(20_000), "pad": ["p" * 60] * 20_000})
+    master = ss.build_master(table, tmp_path / "m", key="id", page_bytes="auto")
+    size = master.manifest.page_bytes
+    assert size % 4096 == 0
+    assert 8 << 10 <= size <= 128 << 10
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]  # what was measured is gone
+    rates = {128 << 10: 1e9 / (128 << 10), 4096: 5e4}
+    monkeypatch.setattr(page_size, "_per_second", lambda *given: rates[given[2]])
+    assert page_size.best_page_bytes(tmp_path / "not" / "there") == 20480
+    monkeypatch.setattr(page_size.Reads, "open", lambda *_: None)
+    assert page_size.best_page_bytes(tmp_path) == page_size.DEFAULT

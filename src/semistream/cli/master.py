@@ -52,7 +52,7 @@ def build(  # noqa: PLR0913, PLR0917 - one argument an option
         list[str] | None, typer.Option(help="A column to keep; repeat for several. All by default.")
     ] = None,
     page_bytes: Annotated[
-        str, typer.Option(help="Size of a page; smaller for small budgets.")
+        str, typer.Option(help="Size of a page; 'auto' measures the disk, for large masters.")
     ] = "128KB",
     memory: Annotated[
         str, typer.Option(help="Memory for sorting; more rows are sorted on disk.")

@@ -53,7 +53,7 @@ def build_from_dataframe(
     progress: Callable[[Progress], None],
 ) -> FileMaster:
     """Build a master from a batch DataFrame; see `semistream.build_master`."""
-    size, room = check_sizes(page_bytes, memory)
+    size, room = check_sizes(page_bytes, memory, path)
     if df.isStreaming:
         msg = (
             "source is a streaming DataFrame, which has no end; read the same source with "

@@ -46,7 +46,7 @@ def build_from_rows(  # noqa: PLR0913 - a build has these parts
     progress: Callable[[Progress], None],
 ) -> FileMaster:
     """Build a master from Arrow data or a table of files; the arguments are `build_master`'s."""
-    size, room = check_sizes(page_bytes, memory)
+    size, room = check_sizes(page_bytes, memory, path)
     table = find_table(source, version, columns) if is_table(source) else None
     rows = table.rows(room // 16) if table else Rows.of(source)
     target = Target.of(path, rows.reader.schema, key, size)

@@ -20,6 +20,7 @@ from semistream.errors import (
     SchemaError,
 )
 from semistream.master.arguments import master_folder
+from semistream.master.build.page_size import best_page_bytes
 from semistream.master.files.drafts import DATA, Draft, exclusive, publish, remove_others, writing
 from semistream.master.files.filter import filter_words
 from semistream.master.files.format import (
@@ -51,9 +52,17 @@ __all__ = ["Origin", "Target", "check_sizes"]
 _PAGES_IN_MEMORY = 8  # a page exists several times while it is sorted, cut and written
 
 
-def check_sizes(page_bytes: int | str, memory: int | str) -> tuple[int, int]:
-    """Parse the bytes of a page and of the memory; refuse those that do not go together."""
-    size, room = parse_bytes(page_bytes, "page_bytes"), parse_bytes(memory)
+def check_sizes(
+    page_bytes: int | str, memory: int | str, path: str | os.PathLike[str]
+) -> tuple[int, int]:
+    """Parse the bytes of a page and of the memory; refuse those that do not go together.
+
+    Of ``"auto"`` pages the disk of the path decides.
+    """
+    room = parse_bytes(memory)
+    if page_bytes == "auto":
+        page_bytes = best_page_bytes(master_folder(path).absolute())
+    size = parse_bytes(page_bytes, "page_bytes")
     if size > LONGEST:
         msg = (
             f"page_bytes={format_bytes(size)} is too large; a page has at most "

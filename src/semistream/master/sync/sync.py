@@ -126,7 +126,7 @@ def sync_master(
         raise OptionError(msg)
     folder, report = master_folder(path), callback(progress, "progress")
     target = _target(Manifest.load(folder), folder)
-    room = check_sizes(target.page_bytes, memory)[1]
+    room = check_sizes(target.page_bytes, memory, folder)[1]
     with target.building():
         parent = FileMaster.current(folder)
         sync = _Sync(parent, _target(parent.manifest, folder), room, report)
