@@ -61,8 +61,10 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
     columns
         The columns of a table of files to take; all by default.
     page_bytes
-        The size of a page; larger ones suit sequential reads, smaller ones random reads. Only a
-        page of a single row may be larger.
+        The size of a page; larger ones suit sequential reads, smaller ones random reads and small
+        budgets. ``"auto"`` measures the disk for half a second and takes what it reads in the time
+        of a read, 8 to 128 KB: best for a master that is larger than memory. Only a page of a
+        single row may be larger.
     filter
         Whether to store a Bloom filter, which answers absent keys without a page.
     memory
@@ -140,7 +142,7 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
     partition: str = "auto",
     transfer: str = "auto",
     localize: bool | int | str = False,
-    read: str = "mapped",
+    read: str = "auto",
     name: str | None = None,
     tasks: int | None = None,
     check: bool = True,
@@ -183,7 +185,8 @@ def enrich(  # noqa: PLR0913 - a join has these parts; all but two have defaults
         Whether hosts keep a copy on their own disk, as object stores need it; a size such as
         ``"50GB"`` limits the copies of all masters on a host (True is 100 GB).
     read
-        ``"mapped"`` or ``"direct"``: see `open_master`.
+        ``"mapped"`` or ``"direct"``: see `open_master`. ``"auto"`` maps pages that have room in the
+        memory of all hosts; others are read directly, so that they do not displace what has.
     name
         Names the enrichment in metrics; the name of the master's folder if not given.
     tasks

@@ -74,8 +74,9 @@ class EnrichOptions:
     localize: Annotated[bool | int | str, values.FLAG_OR_SIZE] = False
     """Whether hosts keep a copy on their own disk, as object stores need it; a size such as
     ``"50GB"`` limits the copies of all masters on a host (True is 100 GB)."""
-    read: Annotated[str, choice(READ)] = "mapped"
-    """``"mapped"`` or ``"direct"``: see `open_master`."""
+    read: Annotated[str, choice(("auto", *READ))] = "auto"
+    """``"mapped"`` or ``"direct"``: see `open_master`. ``"auto"`` maps pages that have room in the
+    memory of all hosts; others are read directly, so that they do not displace what has."""
     name: Annotated[str, values.TEXT] = ""
     """Names the enrichment in metrics; the name of the master's folder if not given."""
     tasks: Annotated[int | None, values.count()] = None

@@ -27,6 +27,7 @@ from semistream.errors import OptionError
 from semistream.master.build import target
 from semistream.master.files.format import MANIFEST
 from semistream.spark.cluster.context_state import state_of
+from semistream.spark.enrich import probe
 from semistream.spark.jvm import classes, lookup
 from semistream.spark.jvm.classes import ClassesError, add_classes, java_object
 from semistream.spark.jvm.description import describe_snapshot, directory_bytes
@@ -221,6 +222,24 @@ def test_it_is_chosen_where_it_can_be(spark, master, caplog):
     assert (
         "transfer=none (one answer a row, and Java reads pages that lie in memory)" in caplog.text
     )
+
+
+@pytest.mark.parametrize("free", [1 << 40, 1_000])
+def test_pages_without_room_in_memory_are_read_directly(free, spark, master, monkeypatch, caplog):
+    monkeypatch.setattr(probe, "free_memory", lambda: free)
+    monkeypatch.setattr(type(master.reader()), "held", lambda _: 0.0)
+    stream = spark.range(2 * ROWS).toDF("k")
+    with caplog.at_level(logging.INFO, "semistream.spark.enrich.enrichment"):
+        rows = enrich(stream, master.path, on="k", how="left", select=["n"], check=True)
+    where = "mapped" if free > 1_000 else "direct"
+    assert f"read={where}" in caplog.text
+    assert ("transfer=none" in caplog.text) == (where == "mapped")
+    found = {row["k"]: row["n"] for row in rows.collect()}
+    assert found == {k: k // 2 if k % 2 == 0 and k < 2 * ROWS else None for k in range(2 * ROWS)}
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "semistream.spark.enrich.enrichment"):
+        enrich(stream, master.path, on="k", read="mapped", check=True)
+    assert "read=mapped" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,8 @@ class Enrichment(Section, EnrichOptions):
         """Open the master, or a copy of it on this host."""
         if self.live:
             return open_master(self.master, **self.database)
-        return open_master(copy or self.master, read=self.read)
+        read = None if self.read == "auto" else self.read
+        return open_master(copy or self.master, read=read)
 
     def patient(self, delay: float) -> "Enrichment":
         """Return the enrichment whose rows are tried again so often.

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "context_of",
+    "executor_heap",
     "executors",
+    "heap_growth",
     "is_local",
     "memory_warning",
     "setting",
@@ -60,6 +62,20 @@ def executors(spark: SparkSession) -> int:
 def is_local(spark: SparkSession) -> bool:
     """Whether tasks run in the driver's own process."""
     return re.fullmatch(r"local(\[.*\])?", setting(spark, "spark.master", "local")) is not None
+
+
+def heap_growth(spark: SparkSession) -> int:
+    """Return the bytes that the heap of the driver's own JVM may yet take."""
+    context = context_of(spark)
+    if context is None or context._jvm is None:  # noqa: SLF001 - the one way
+        return 0
+    runtime = context._jvm.java.lang.Runtime.getRuntime()  # noqa: SLF001
+    return int(runtime.maxMemory() - runtime.totalMemory())
+
+
+def executor_heap(spark: SparkSession) -> int:
+    """Return the bytes of an executor's heap."""
+    return _mebibytes(setting(spark, "spark.executor.memory", "1g"))
 
 
 def tasks_at_once(spark: SparkSession) -> int:

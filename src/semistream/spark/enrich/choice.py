@@ -61,6 +61,12 @@ class Setting:
             return True
         return self.hosts.held >= _IN_MEMORY or self.master.manifest.pages_bytes <= self.hosts.free
 
+    def reads_directly(self, transfer: Choice) -> bool:
+        """Return whether pages are best read past the page cache, which has no room for them."""
+        if transfer.value == "none" or self.hosts is None or self.algorithm != "adaptive":
+            return False
+        return self.hosts.direct and not self.in_memory
+
     @property
     def no_keys(self) -> str:
         """Why keys cannot pass alone; "" if they can."""

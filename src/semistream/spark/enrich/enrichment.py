@@ -85,7 +85,12 @@ def enrich_frame(
     setting = replace(setting, hosts=probe(spark, job) if options.check else None)
     transfer = fit_budget(choose_transfer(options.transfer, setting), ways)
     partition = choose_partition(options.partition, setting)
-    log.info("enrich %r: transfer=%s, partition=%s", job.name, transfer, partition)
+    if options.read == "auto" and job.read == "mapped" and setting.reads_directly(transfer):
+        job = replace(job, read="direct")
+        table = open_job_master(job)
+    log.info(
+        "enrich %r: transfer=%s, partition=%s, read=%s", job.name, transfer, partition, job.read
+    )
     if partition.value == "key":
         df = route_rows(df, job, everywhere)
     channel = report_channel(df)
@@ -135,7 +140,8 @@ def _job(df: DataFrame, master: Master | str | os.PathLike[str], options: Enrich
     elif isinstance(master, FileMaster):
         path, read = master.path, master.read
     else:
-        path, read = path_of(master), options.read
+        # Mapped, until the hosts have said whether they have room for its pages.
+        path, read = path_of(master), "mapped" if options.read == "auto" else options.read
     check_text("name", options.name, "one")
     check_text("status", options.status, "the name of a column")
     path = os.fspath(path)

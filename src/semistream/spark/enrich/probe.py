@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from semistream.errors import MasterError, SemistreamError
 from semistream.master.place import without_secrets
-from semistream.spark.cluster.executors import context_of, executors, is_local
+from semistream.spark.cluster.executors import (
+    context_of,
+    executor_heap,
+    executors,
+    heap_growth,
+    is_local,
+)
 from semistream.spark.lookup.database import check_table
 from semistream.spark.lookup.snapshot import may_pin, warn_unpinned
 from semistream.spark.lookup.worker import open_files
-from semistream.system.machine import free_memory
+from semistream.system.machine import free_memory, process_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hosts", "probe"]
 
-_SCHEMA = "host string, error string, free long, held double, pins boolean"
+_SCHEMA = "host string, error string, free long, held double, pins boolean, direct boolean"
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Hosts:
     """Bytes that the host with least could still use."""
     held: float
     """The fraction of the master in memory, where it is least."""
+    direct: bool = False
+    """Whether all can read its pages past the page cache."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +56,13 @@ class _Report:
     free: int
     held: float
     pins: bool
+    direct: bool
 
 
 def probe(spark: SparkSession, job: Job) -> Hosts:
     """Open the master wherever tasks run; raise an error that names a host which cannot read it."""
     here = context_of(spark) is not None and is_local(spark)  # a Connect server may be anywhere
-    reports = [_report(job)] if here else _reports(spark, job)
+    reports = [_report(job, heap_growth(spark))] if here else _reports(spark, job)
     way_out = (
         "Put it on a path that all executors share, or let hosts keep copies with localize=True."
         if job.database is None
@@ -65,29 +75,39 @@ def probe(spark: SparkSession, job: Job) -> Hosts:
     unpinned = sorted({each.host for each in reports if not each.pins})
     if unpinned and not job.files:
         warn_unpinned(job.path, f"no pin can be made on {', '.join(unpinned)}")
-    return Hosts(min(each.free for each in reports), min(each.held for each in reports))
+    return Hosts(
+        min(each.free for each in reports),
+        min(each.held for each in reports),
+        all(each.direct for each in reports),
+    )
 
 
 def _reports(spark: SparkSession, job: Job) -> list[_Report]:
     """Return the reports of as many tasks as are likely to meet every executor."""
-    tasks = 2 * executors(spark) * job.tasks
+    tasks, heap = 2 * executors(spark) * job.tasks, executor_heap(spark)
 
     def report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if sum(batch.num_rows for batch in batches):  # all of them, or Spark ends the worker
-            yield pa.RecordBatch.from_pylist([asdict(_report(job))])
+            growth = max(0, heap - process_memory("java"))
+            yield pa.RecordBatch.from_pylist([asdict(_report(job, growth))])
 
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(report, _SCHEMA).collect()
     return [_Report(**row.asDict()) for row in rows]
 
 
-def _report(job: Job) -> _Report:
-    error, held = "", 0.0
+def _report(job: Job, growth: int) -> _Report:
+    """Return what this host has; ``growth`` are bytes that the JVM may yet take."""
+    error, held, direct = "", 0.0, False
     try:
         if job.database is None:
             held = open_files(job).reader().held()
+            with suppress(MasterError):  # a file system without direct reads
+                open_files(replace(job, read="direct"))
+                direct = True
         else:
             check_table(job.database)
     except (SemistreamError, OSError) as failure:
         error = f"{failure}."
     pins = not job.is_versioned or may_pin(job.path)
-    return _Report(socket.gethostname(), error, free_memory(), held, pins)
+    free = max(0, free_memory() - growth)
+    return _Report(socket.gethostname(), error, free, held, pins, direct)

@@ -64,6 +64,8 @@ class Job(EnrichOptions):
     """The master's folder, as executors see it."""
     stream: pa.Schema
     """The columns that pass through Python."""
+    read: str = "mapped"
+    """How tasks read pages: what ``"auto"`` has become."""
     tasks: int
     """How many tasks an executor runs at once."""
     on: dict[str, str] = field(default_factory=dict)
