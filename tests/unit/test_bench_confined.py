@@ -68,7 +68,7 @@ def test_members_see_the_group_as_a_container_does(group):
             seen = child.call(free_memory)
     except ChildError:
         pytest.skip("no right to mount")
-    assert seen == 256 << 20
+    assert 128 << 20 < seen <= 256 << 20  # without what the process itself holds
     assert free_memory() > 256 << 20
 
 

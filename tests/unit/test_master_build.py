@@ -773,7 +773,7 @@ def test_pages_of_a_size_that_the_disk_decides(tmp_path, monkeypatch):
     assert 8 << 10 <= size <= 128 << 10
     assert [p.name for p in tmp_path.iterdir()] == ["m"]  # what was measured is gone
     rates = {128 << 10: 1e9 / (128 << 10), 4096: 5e4}
-    monkeypatch.setattr(page_size, "_per_second", lambda *given: rates[given[2]])
+    monkeypatch.setattr(page_size, "_per_second", lambda _, size: rates[size])
     assert page_size.best_page_bytes(tmp_path / "not" / "there") == 20480
-    monkeypatch.setattr(page_size.Reads, "open", lambda *_: None)
+    monkeypatch.setattr(page_size, "_per_second", lambda *_: None)
     assert page_size.best_page_bytes(tmp_path) == page_size.DEFAULT

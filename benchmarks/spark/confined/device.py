@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import itertools
-import mmap
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +13,12 @@ from numpy.typing import NDArray
 
 from benchmarks.spark.data import KEY, STRIDE, Batches
 from semistream.errors import SemistreamError
-from semistream.master.files.aio import Reads
+from semistream.master.files.aio import reads_per_second
 from semistream.workloads import Zipf
 
-_DEPTH = 32  # reads in flight, at which disks of this kind are at their best
 _PASS = 128 << 10  # bytes of a read of a pass; larger ones were no faster
 _BLOCK = 4 << 10  # the least that a disk reads
-_AHEAD = 4096  # random offsets drawn at once: one by one costs as much as the read itself
+_DRAWN = 1 << 18  # random offsets: more than are read in a second
 
 Ints = NDArray[np.int64]
 
@@ -43,45 +38,16 @@ def measure_device(path: Path, seconds: float, rng: np.random.Generator) -> Devi
     file = os.open(path, os.O_RDONLY | os.O_DIRECT)
     try:
         size = os.fstat(file).st_size
-        in_order = itertools.cycle(range(0, size - _PASS + 1, _PASS))
-        passed = _measure_reads(file, in_order, _PASS, seconds)
-        reads = _measure_reads(file, _draw_offsets(size, rng), _BLOCK, seconds)
+        in_order = np.arange(0, size - _PASS + 1, _PASS)
+        passed = reads_per_second(file, _PASS, in_order, seconds)
+        scattered = rng.integers(0, size // _BLOCK, _DRAWN) * _BLOCK
+        reads = reads_per_second(file, _BLOCK, scattered, seconds)
     finally:
         os.close(file)
-    return Device(passed * _PASS, reads)
-
-
-def _draw_offsets(size: int, rng: np.random.Generator) -> Iterator[int]:
-    while True:
-        yield from (rng.integers(0, size // _BLOCK, _AHEAD) * _BLOCK).tolist()
-
-
-def _measure_reads(file: int, offsets: Iterator[int], size: int, seconds: float) -> float:
-    """Return the reads of this size a second, each at the next offset."""
-    reads = Reads.open(_DEPTH)
-    if reads is None:
-        msg = "this system has no asynchronous reads (io_submit), by which the disk is measured"
+    if passed is None or reads is None:
+        msg = f"{path}: there are no asynchronous direct reads here, by which disks are measured"
         raise SemistreamError(msg)
-    memory = mmap.mmap(-1, _DEPTH * size)  # aligned, as direct reads need it
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-
-    def start(slot: int) -> None:
-        if not reads.start(slot, file, address + slot * size, size, next(offsets)):
-            msg = f"the system does not take a direct read of {size} bytes"
-            raise SemistreamError(msg)
-
-    for slot in range(_DEPTH):
-        start(slot)
-    begin, done = time.perf_counter(), 0
-    while (spent := time.perf_counter() - begin) < seconds:
-        for slot in range(_DEPTH):
-            if reads.wait(slot) != size:
-                msg = f"a direct read of {size} bytes failed"
-                raise SemistreamError(msg)
-            start(slot)
-        done += _DEPTH
-    reads.wait_for_all()
-    return done / spent
+    return Device(passed * _PASS, reads)
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from semistream.arrow.memory import private_memory
-from semistream.master.files.aio import Reads
+from semistream.master.files.aio import reads_per_second
 from semistream.master.files.format import ALIGNMENT, aligned
 
 if TYPE_CHECKING:
@@ -23,7 +20,6 @@ DEFAULT = 128 << 10
 """Bytes, where nothing is measured: good for scans, and as large as any disk wants it."""
 _LEAST = 8 << 10  # bytes: of smaller pages, headers and the index would be a large part
 _FILE = 64 << 20  # bytes that are read: more than a disk's own cache of a stream
-_IN_FLIGHT = 32  # reads: as a sweep has
 _SECONDS = 0.15  # for each of the two
 
 
@@ -34,9 +30,6 @@ def best_page_bytes(folder: Path) -> int:
     mostly brings rows that no one has asked for. Where the file system has no direct or no
     asynchronous reads it is `DEFAULT`.
     """
-    reads = Reads.open(1, _IN_FLIGHT)
-    if reads is None:
-        return DEFAULT
     while not folder.exists():  # a new master's folder is made when it is built
         folder = folder.parent
     try:
@@ -46,13 +39,12 @@ def best_page_bytes(folder: Path) -> int:
             os.fsync(file.fileno())
             handle = os.open(file.name, os.O_RDONLY | os.O_DIRECT)
             try:
-                large = _per_second(reads, handle, DEFAULT)
-                small = _per_second(reads, handle, ALIGNMENT)
+                large, small = (_per_second(handle, size) for size in (DEFAULT, ALIGNMENT))
             finally:
                 os.close(handle)
     except OSError:
         return DEFAULT
-    return page_for(large * DEFAULT, small)
+    return page_for(large * DEFAULT, small) if large and small else DEFAULT
 
 
 def page_for(bandwidth: float, reads: float) -> int:
@@ -66,17 +58,6 @@ def page_for(bandwidth: float, reads: float) -> int:
     return min(max(aligned(int(bandwidth / max(reads, 1.0))), _LEAST), DEFAULT)
 
 
-def _per_second(reads: Reads, handle: int, size: int) -> float:
-    """Return how many reads of so many bytes, at random places, are done in a second."""
-    memory = private_memory(_IN_FLIGHT * size)
-    addresses = pa.py_buffer(memory).address + size * np.arange(_IN_FLIGHT)
-    sizes, rng = np.full(_IN_FLIGHT, size), np.random.default_rng(0)
-    done, start = 0, time.perf_counter()
-    while (spent := time.perf_counter() - start) < _SECONDS or not done:
-        offsets = size * rng.integers(0, _FILE // size, _IN_FLIGHT)
-        reads.start(0, handle, addresses, sizes, offsets)
-        if not reads.wait(0):
-            msg = "reads in flight fall short here"
-            raise OSError(msg)
-        done += _IN_FLIGHT
-    return done / spent
+def _per_second(handle: int, size: int) -> float | None:
+    offsets = size * np.random.default_rng(0).permutation(_FILE // size)
+    return reads_per_second(handle, size, offsets, _SECONDS)
