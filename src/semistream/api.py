@@ -62,7 +62,7 @@ def build_master(  # noqa: PLR0913 - a build has these parts; all but three have
         The columns of a table of files to take; all by default.
     page_bytes
         The size of a page; larger ones suit sequential reads, smaller ones random reads and small
-        budgets. ``"auto"`` measures the disk for half a second and takes what it reads in the time
+        budgets. ``"auto"`` measures the disk for a second and takes what it reads in the time
         of a read, 8 to 128 KB: best for a master that is larger than memory. Only a page of a
         single row may be larger.
     filter

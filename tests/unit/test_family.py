@@ -476,3 +476,20 @@ def test_options_that_make_no_sense_are_refused(master):
         start(master, "partition-join", threshold=0)
     with pytest.raises(OptionError, match="nodes=0"):
         start(master, "pcsrj", nodes=0)
+
+
+@pytest.mark.parametrize("read", ["mapped", "direct"])
+def test_r_meshjoin_leaves_pages_of_several_parts_out_of_its_runs(read, tmp_path):
+    """Its disk buffer goes on behind them with the parts of the pages that it was asked for."""
+    keys = np.repeat(np.arange(4_000), np.where(np.arange(4_000) % 400 == 200, 600, 1))
+    pads = pa.array([b"x" * 40] * len(keys))
+    rows = pa.table({"key": keys, "v": np.arange(len(keys)), "pad": pads})
+    ss.build_master(rows, tmp_path, key="key", page_bytes="8KB")
+    master = ss.open_master(tmp_path, read)
+    assert master.statistics.parts > master.pages
+    stream = pa.record_batch({"key": np.random.default_rng(1).integers(0, 4_200, 3_000)})
+    join = ss.Join(master, stream.schema, on="key", memory="300KB", algorithm="r-meshjoin", l=1)
+    assert join.plan.settings.segment_pages > 3
+    found = pa.Table.from_batches([*join.offer(stream), *join.drain()])
+    expected = testing.reference_join(pa.Table.from_batches([stream]), rows, on="key")
+    testing.same_rows(found, expected)

@@ -65,16 +65,19 @@ def test_groups_of_version_1_and_a_container_that_sees_only_its_root(host, monke
 def test_a_group_over_its_limit_leaves_nothing_and_none_leaves_the_host(host, monkeypatch):
     member_of("0::/a\n", monkeypatch, host)
     assert machine.free_memory() == 16 * GB
+    put(host / "a", memory__max=GB, memory__current="")  # it cannot be read
+    assert machine.free_memory() == 16 * GB
     put(host / "a", memory__max=GB, memory__current=2 * GB, memory__stat="")
     assert machine.free_memory() == 0
 
 
 def test_memory_of_a_process_above():
-    assert machine.process_memory("no such process") == 0
+    assert machine.process_above("no such process") == 0
+    assert machine.process_memory(0) == 0
     name = Path("/proc/self/comm").read_text().strip()
     asks = (
-        "from semistream.system.machine import process_memory;"
-        f"print(process_memory({name!r}) > 1 << 20)"
+        "from semistream.system.machine import process_above, process_memory;"
+        f"print(process_memory(process_above({name!r})) > 1 << 20)"
     )
     run = [sys.executable, "-c", asks]
     assert subprocess.run(run, check=True, capture_output=True).stdout == b"True\n"  # noqa: S603

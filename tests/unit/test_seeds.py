@@ -98,7 +98,7 @@ def test_with_the_same_seed_a_build_is_the_same(tmp_path, monkeypatch):
 
 
 def test_rows_on_a_host_are_not_shared_between_seeds(tmp_path, monkeypatch):
-    names, sizes = set(), HostSizes(1 << 20, 1 << 20, 1 << 20, 1 << 20)
+    names, sizes = set(), HostSizes(1 << 20, 16, 1 << 20, 1 << 20, 1 << 20)
     for seed in (1, 2):
         monkeypatch.setattr(target, "_seed", lambda *_, seed=seed: seed)
         master = ss.build_master(TABLE, tmp_path / "m", key="k")

@@ -118,6 +118,10 @@ class Adaptive(Algorithm):
     def _sketch_bytes(task: Task) -> int:
         return max(8, task.memory // 32)
 
+    @staticmethod
+    def _most_staged(task: Task) -> float:  # noqa: ARG004 - of a host's hot set it depends on that
+        return float("inf")
+
     @classmethod
     def _components(
         cls, task: Task, at_once: bool | None, generous: bool
@@ -141,7 +145,8 @@ class Adaptive(Algorithm):
         each = 4 if task.spec.files.index.first_part is None else 5
         parts = replace(parts, counters=each * master.pages + cls._sketch_bytes(task))
         rest, largest = task.memory - parts.total, CacheCost.of(_cached(task.spec)).largest
-        parts = replace(parts, cache=int(min(max(0, rest) // cls.staging_share, largest / 4)))
+        staged = min(max(0, rest) // cls.staging_share, largest / 4, cls._most_staged(task))
+        parts = replace(parts, cache=int(staged))
         return parts, replace(settings, least_window=cls._least_window(task, parts))
 
     def __init__(self, engine: Any) -> None:  # noqa: ANN401

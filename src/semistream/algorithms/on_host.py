@@ -28,6 +28,7 @@ __all__ = ["plan_on_host"]
 # micro-batch, which the hot set makes fewer; look-ups in mapped pages need a directory of them.
 _HOST_PARTS = (13 / 16, 3 / 4, 1 / 2, 1 / 4, 1 / 8, 1 / 16)
 _MAPPED_PARTS = (1 / 4, 1 / 8, 1 / 16)
+_ENOUGH_READS = 8  # pages in flight of a task, and its memory is more than a few pages
 _LIVE_PARTS = (3 / 5, 1 / 2, 1 / 4, 1 / 8)  # the same for a database: tasks need little
 
 
@@ -47,11 +48,12 @@ def plan_on_host(
         kind = SharedAdaptive
     else:
         return None
+    plans: list[tuple[type[Algorithm], Task, Plan]] = []
     for part in _parts(kind, spec, options):
         size, _ = host_share(memory, shared.tasks, part)
         host = Host.of(spec, shared, size)
         if host is None:
-            return None
+            break
         each = (memory - host.sizes.total) // shared.tasks
         task = replace(Task.of(spec, each, use_filter), host=host)
         try:
@@ -59,8 +61,16 @@ def plan_on_host(
         except TooSmall:
             continue
         parts = host.sizes.components
-        return kind, task, replace(plan, memory=memory, tasks=shared.tasks, host=parts)
-    return None
+        plans.append((kind, task, replace(plan, memory=memory, tasks=shared.tasks, host=parts)))
+        if kind is KeyLists or spec.master.is_mapped or _has_reads(plan, spec):
+            return plans[-1]
+    small = [each for each in plans if sum(each[2].host.values()) <= memory // 4]
+    return next(iter(small or plans), None)
+
+
+def _has_reads(plan: Plan, spec: JoinSpec) -> bool:
+    """Return whether a task has pages enough in flight: with fewer, its window is small, too."""
+    return (plan.settings.buffer_pages or 1) >= min(_ENOUGH_READS, spec.master.pages)
 
 
 def _parts(kind: type[Algorithm], spec: JoinSpec, options: Mapping[str, Any]) -> Iterable[float]:

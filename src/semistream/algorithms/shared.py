@@ -37,6 +37,11 @@ class SharedAdaptive(Adaptive):
     def _sketch_bytes(task: Task) -> int:  # noqa: ARG004 - it is the host's
         return 0
 
+    @staticmethod
+    def _most_staged(task: Task) -> float:
+        assert task.host is not None  # noqa: S101 - for the type checker
+        return task.host.staged / 2  # or the log would have no room for them, ever
+
     def _make_cache(self, engine: Any) -> None:  # noqa: ANN401
         self._host: HostState | None = None
         self._counted = 0

@@ -8,6 +8,7 @@ comes next, which rows leave.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -340,7 +341,7 @@ class Engine(Operator):
     def _bring(self, *runs: range) -> Batches:
         """Read page runs, those that come next while one is matched, and match each."""
         self._observer.on_pages(self, runs)
-        pages = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+        pages = np.fromiter(chain.from_iterable(runs), dtype=np.int64)
         self.metrics.pages_read += len(pages)
         parts, several = self.spec.files.index.first_parts(pages)
         for page in pages[several].tolist():

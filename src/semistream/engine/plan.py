@@ -225,6 +225,10 @@ class HostMemory(Protocol):
     def freshness(self) -> int:
         """The most bytes that a join needs to tell which of a database's rows are fresh."""
 
+    @property
+    def staged(self) -> int:
+        """Bytes for rows on their way to what is shared."""
+
     def open(self) -> Any:  # noqa: ANN401 - the state; what it can do is its opener's to know
         """Open it, made where there is none."""
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Journal"]
 
 _MAGIC = 0x31_4E4F_4D4D_4F43  # COMMON1
-_ROWS, _THRESHOLD, _STAGED, _SNAPSHOT = 2, 3, 4, 5  # words of the header, after magic and boot
+# Words of the header, after magic and boot.
+_ROWS, _THRESHOLD, _STAGED, _SNAPSHOT, _SHARD, _WRITTEN = 2, 3, 4, 5, 6, 7
 
 
 class Journal:
@@ -37,7 +38,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, sizes: HostSizes) -> None:
-        self._file = Handle(path)
+        self._file, self._shards = Handle(path), sizes.shards
         size = HEADER + sizes.counters + sizes.staged
         if self._file.size < size:
             reserve(self._file, path, size)
@@ -125,9 +126,25 @@ class Journal:
         while reader.tell() < reader.size():
             yield pa.ipc.read_record_batch(pa.ipc.read_message(reader), schema)
 
+    @property
+    def unwritten(self) -> Iterator[int]:
+        """The shards that have not got what is staged, as `note_written` counts them."""
+        first, done = int(self._words[_SHARD]), int(self._words[_WRITTEN])
+        return (shard % self._shards for shard in range(first, first + self._shards - done))
+
+    def note_written(self) -> None:
+        """Note that the first of the `unwritten` shards has got its rows; forget all with the last.
+
+        Whoever goes on begins where another had to stop, so that no shard is left out for ever.
+        """
+        self._words[_SHARD] = (int(self._words[_SHARD]) + 1) % self._shards
+        self._words[_WRITTEN] += np.uint64(1)
+        if int(self._words[_WRITTEN]) >= self._shards:
+            self.clear()
+
     def clear(self) -> None:
         """Forget the staged rows."""
-        self._words[_STAGED] = 0
+        self._words[_STAGED] = self._words[_WRITTEN] = 0
 
     def close(self) -> None:
         """Close the file; mappings go with their last reader."""

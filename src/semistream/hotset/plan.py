@@ -68,6 +68,11 @@ class Host:
         """Bytes in which a join marks which of a database's rows are fresh, one for each."""
         return self.sizes.rows_bytes // (least_row(self.schema) + BESIDE)
 
+    @property
+    def staged(self) -> int:
+        """Bytes for staged rows."""
+        return self.sizes.staged
+
     def open(self) -> HostState:
         """Open the hot set; create it where there is none."""
         return HostState(self)

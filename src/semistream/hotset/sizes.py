@@ -108,22 +108,21 @@ class HostSizes:
         """
         counters = 1 << max(0, (size // 16).bit_length() - 1)
         rest = size - counters - HEADER
-        beside = overhead(len(schema))
-        shards = _MOST_SHARDS
-        while shards > 1 and rest < (shards + 1) * _WORTHWHILE * beside:
-            shards //= 2
         # Nested columns are put together outside of the slot, twice for a moment.
         merge = _MERGE / (least_row(schema) + BESIDE) + (0 if PageDirectory.possible(schema) else 2)
         # Rounded up coarsely: a master that grows a little still finds its hot set.
         all_rows = int(rows * (row_bytes + BESIDE)) + 16 * HEADER
         step = 1 << max(0, all_rows.bit_length() - 4)
-        most = -(-all_rows // step) * step
-        # Codes fall into shards by chance: of a few rows some shards have more than their part.
-        most = most // shards + (0 if shards == 1 else most // (4 * shards) + beside)
-        most = min(most, 2**31 - HEADER)  # offsets of texts have 32 bits
-        staged = max(1 / 8, shards / _STAGED)  # for each byte of a slot
-        slot = int(rest / (shards + 1 + merge * (1 + staged) + staged))
-        slot = min(slot, most) // HEADER * HEADER
+        most, beside, shards = -(-all_rows // step) * step, overhead(len(schema)), _MOST_SHARDS
+        while True:
+            staged = max(1 / 8, shards / _STAGED)  # for each byte of a slot
+            slot = int(rest / (shards + 1 + merge * (1 + staged) + staged))
+            # Codes fall into shards by chance: of a few rows some have more than their part.
+            share = most // shards + (0 if shards == 1 else most // (4 * shards) + beside)
+            slot = min(slot, share, 2**31 - HEADER) // HEADER * HEADER  # offsets have 32 bits
+            if shards == 1 or slot >= max(_LEAST_SLOT, _WORTHWHILE * beside):
+                break
+            shards //= 2
         if slot < max(_LEAST_SLOT, 2 * beside):
             return None
         staged_bytes = int(slot * staged) // HEADER * HEADER

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from semistream.kernels.chains import shards_of
 from semistream.system.shared_folder import SLOTS, open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _PERIOD = 10  # counts are halved after this many stream rows for each row that has room
 _LEAST_PERIOD = 1024  # rows: a small hot set would forget what it has just counted
+_TRIES, _PAUSE = 5, 0.001  # seconds: others read a slot for a chunk of rows, about a millisecond
 _CHANGED_CODE = 32  # bytes of a changed code, while the changes of several syncs are put together
 
 
@@ -115,16 +117,19 @@ class HostState:
     def _free(self, slots: Iterable[Slot]) -> Slot | None:
         """Return a slot that holds no shard's newest generation, locked for writing."""
         used = set(slots)
-        for slot in sorted((s for s in self._slots if s not in used), key=_number):
-            if slot.file.lock(alone=True):
-                return slot
+        free = sorted((s for s in self._slots if s not in used), key=_number)
+        for _ in range(_TRIES):
+            for slot in free:
+                if slot.file.lock(alone=True):
+                    return slot
+            time.sleep(_PAUSE)
         return None
 
     @property
     def _may_inherit(self) -> bool:
-        if not self._may_have_older or self._slots_of(self._snapshot):
+        if not self._may_have_older or len(self._slots_of(self._snapshot)) == self._sizes.shards:
             return False
-        return any(slot.number for slot in self._slots)
+        return any(slot.number and not slot.number_of(self._snapshot) for slot in self._slots)
 
     def _inherit(self) -> None:
         """Make generations of what an earlier snapshot left, without the rows that changed.
@@ -136,10 +141,19 @@ class HostState:
         for snapshot, changed in self._master.changes_since(self._sizes.merge // _CHANGED_CODE):
             number = _number_of(snapshot)
             if slots := self._slots_of(number):
-                carried = [self._carry(slots, shard, number, changed) for shard in [*slots]]
-                self._may_have_older = not all(carried)
+                self._may_have_older = not self._carry_all(slots, number, changed)
                 return
         self._may_have_older = False  # all that is there is someone else's
+
+    def _carry_all(
+        self, older: dict[int, Slot], snapshot: int, changed: npt.NDArray[np.int64]
+    ) -> bool:
+        """Carry the shards that this snapshot has not got; return whether all were possible."""
+        slots = self._slots_of(self._snapshot)
+        missing = [shard for shard in older if shard not in slots]
+        slots = older | slots
+        carried = [self._carry(slots, shard, snapshot, changed) for shard in missing]
+        return all(carried)
 
     def _carry(
         self, slots: dict[int, Slot], shard: int, snapshot: int, changed: npt.NDArray[np.int64]
@@ -161,7 +175,7 @@ class HostState:
         return True
 
     def _finish(
-        self, slot: Slot, shard: int, sources: list[pa.RecordBatch], chosen: Chosen
+        self, slot: Slot, shard: int, sources: Sequence[pa.RecordBatch], chosen: Chosen
     ) -> bool:
         """Write a generation into a slot, whole or not at all; return whether there was room."""
         place = write(slot, sources, chosen) if len(chosen.block) else None
@@ -202,8 +216,10 @@ class HostState:
                 columns = [pa.array(hits.astype(np.uint32)), *rows.columns]
                 staged = pa.RecordBatch.from_arrays(columns, schema=self._staged_schema)
                 if not self._journal.stage(staged, self._snapshot) and not self._is_in_use:
-                    self._publish()
-                    self.rest()
+                    try:
+                        self._publish()
+                    finally:
+                        self.rest()
                     self._journal.stage(staged, self._snapshot)
 
     def publish(self) -> None:
@@ -220,7 +236,9 @@ class HostState:
     def _enough(self) -> int:
         """Return the staged bytes that are worth a new generation, which copies all rows."""
         held = len(self._now) * self._row if self._now else 0.0
-        return int(max(self._sizes.staged / 16, min(held / 16, self._sizes.staged * 7 / 8)))
+        # Rows of files that find no room publish what is staged; those of a database are left out.
+        most = self._sizes.staged * (7 / 8 if self.alive is None else 1 / 2)
+        return int(max(self._sizes.staged / 16, min(held / 16, most)))
 
     def _publish(self) -> None:
         """Make new generations of the newest ones and the staged rows, as far as slots are free."""
@@ -231,51 +249,54 @@ class HostState:
         self._newest()
         rows = [pa.RecordBatch.from_arrays(b.columns[1:], schema=self._schema) for b in staged]
         hits = [batch.column(0).to_numpy() for batch in staged]
-        shards = [self._shards_of(batch.column(0).to_numpy()) for batch in rows]
+        shards = np.concatenate([self._shards_of(batch.column(0).to_numpy()) for batch in rows])
+        ends = np.cumsum([batch.num_rows for batch in rows])
         lost = []
-        for shard in range(self._sizes.shards):
-            some = [np.flatnonzero(each == shard) for each in shards]
-            if not any(map(len, some)):
-                continue
-            slot = self._free(self._slots_of(self._snapshot).values())
-            if slot is None:
-                break  # someone still reads there; what was staged is staged again if it is hot
-            try:
-                lost.append(self._make(slot, shard, rows, hits, some))
-            finally:
-                slot.file.unlock()
-        if lost:
-            mean = float(np.mean(lost))
-            # None while there is room; later a row is asked for twice, or all would come and go.
-            self._journal.threshold = 0.0 if mean < 0 else min(max(1.0, mean), 254.0)
-            self._journal.clear()  # else the next process would choose anew, at each chunk
+        for shard in self._journal.unwritten:
+            sources = [
+                _Source(rows[n], hits[n], some)
+                for n, some in _by_batch(np.flatnonzero(shards == shard), ends)
+            ]
+            if sources:
+                slot = self._free(self._slots_of(self._snapshot).values())
+                if slot is None:
+                    break  # someone reads there; whoever publishes next begins with this shard
+                try:
+                    lost.append(self._make(slot, shard, sources))
+                finally:
+                    slot.file.unlock()
+            self._journal.note_written()
+        self._set_threshold([hits for hits in lost if hits >= 0], len(lost))
+
+    def _set_threshold(self, lost: list[float], shards: int) -> None:
+        """Note the hits to exceed: none while most shards have room.
+
+        Later a row must be asked for twice at least, or all would come and go.
+        """
+        if 2 * len(lost) >= shards > 0:
+            self._journal.threshold = min(max(1.0, float(np.mean(lost))), 254.0)
+        elif shards:
+            self._journal.threshold = 0.0
 
     def _shards_of(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
         shards = np.empty(len(codes), dtype=np.uint8)
         shards_of(codes, self._sizes.shards, shards)
         return shards
 
-    def _make(
-        self,
-        slot: Slot,
-        shard: int,
-        rows: list[pa.RecordBatch],
-        hits: list[npt.NDArray[np.uint32]],
-        some: list[npt.NDArray[np.int64]],
-    ) -> float:
+    def _make(self, slot: Slot, shard: int, staged: list[_Source]) -> float:
         """Write a shard's next generation; return the hits of the best row that is left out."""
-        now = self._generations[shard]
-        candidates: list[npt.NDArray[np.int64] | None] = [*some]
+        now, sources = self._generations[shard], staged
         if now is not None and now.lock(self._snapshot):
             alive = None
             if self.alive is not None:  # rows that count, and were not staged anew
                 anew = np.concatenate(
-                    [r.column(0).to_numpy()[at] for r, at in zip(rows, some, strict=True)]
+                    [each.rows.column(0).to_numpy()[each.some] for each in staged]
                 )
                 alive = np.flatnonzero(self.alive(now.batch) & ~np.isin(now.codes, anew))
-            rows, hits, candidates = [now.batch, *rows], [now.hits, *hits], [alive, *some]
+            sources = [_Source(now.batch, now.hits, alive), *staged]
         room = self._sizes.slot - overhead(len(self._schema))
-        chosen = choose_rows(rows, hits, room, self._row, candidates)
+        rows, hits, some = zip(*sources, strict=True)
+        chosen = choose_rows(rows, hits, room, self._row, some)
         if not self._finish(slot, shard, rows, chosen) and len(chosen.block):
             _warn_of_no_room(self._root)
         if now is not None:
@@ -290,6 +311,25 @@ class HostState:
         for slot in self._slots:
             slot.file.close()
         self._folder.close()
+
+
+class _Source(NamedTuple):
+    """Rows to choose from: all of a batch, or some."""
+
+    rows: pa.RecordBatch
+    hits: npt.NDArray[np.uint32]
+    some: npt.NDArray[np.int64] | None
+
+
+def _by_batch(
+    rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield which of these rows, counted over all batches, each batch has that has any."""
+    batch = np.searchsorted(ends, rows, side="right")
+    numbers, first = np.unique(batch, return_index=True)
+    starts = np.append(0, ends[:-1])
+    for number, some in zip(numbers.tolist(), np.split(rows, first[1:]), strict=True):
+        yield number, some - starts[number]
 
 
 def _number(slot: Slot) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["describe", "free_memory", "process_memory"]
+__all__ = ["describe", "free_memory", "process_above", "process_memory"]
 
 _GROUPS = Path("/sys/fs/cgroup")
 _FILES = (  # limit, usage, and what stands before the names in memory.stat; version 2, then 1
@@ -39,19 +39,22 @@ def free_memory() -> int:
     return min([_available(), *_left_by_groups()])
 
 
-def process_memory(name: str) -> int:
-    """Return the resident bytes of the nearest process above this one with this name, 0 if none."""
+def process_memory(number: int) -> int:
+    """Return the resident bytes of a process, 0 if there is none."""
+    return 1024 * int(_status(number).get("VmRSS", "0 kB").split()[0])
+
+
+def process_above(name: str) -> int:
+    """Return the nearest process above this one with this name, 0 if there is none."""
     number = os.getppid()
-    while number > 1:
-        try:
-            lines = Path(f"/proc/{number}/status").read_text().splitlines()
-        except OSError:
-            return 0
-        status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-        if status["Name"].strip() == name:
-            return 1024 * int(status.get("VmRSS", "0 kB").split()[0])
-        number = int(status["PPid"])
-    return 0
+    while number and _status(number).get("Name", "").strip() != name:
+        number = int(_status(number).get("PPid", 0))
+    return number
+
+
+def _status(number: int) -> dict[str, str]:
+    lines = _text(Path(f"/proc/{number}/status")).splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
 
 def _available() -> int:
@@ -62,11 +65,11 @@ def _left_by_groups() -> Iterator[int]:
     """Yield what each memory control group around this process leaves, innermost first."""
     for group in _groups(Path("/proc/self/cgroup"), _GROUPS):
         for limit, usage, prefix in _FILES:
-            text = _text(group / limit).strip()
-            if text.isdigit():  # "max" is no limit
+            most, used = _text(group / limit).strip(), _text(group / usage).strip()
+            if most.isdigit() and used.isdigit():  # "max" is no limit
                 stat = _numbers(group / "memory.stat")
                 files = sum(stat.get(f"{prefix}{kind}_file", 0) for kind in ("active", "inactive"))
-                yield max(0, int(text) - int(_text(group / usage)) + files)
+                yield max(0, int(most) - int(used) + files)
 
 
 def _groups(own: Path, root: Path) -> Iterator[Path]:

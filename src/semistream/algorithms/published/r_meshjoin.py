@@ -102,14 +102,17 @@ class _ReadAhead(Engine):
         super().__init__(task, plan, *others)
 
     def sweep(self, parts: Ints) -> Iterator[tuple[slice, Ints]]:
-        part, count = int(parts[0]), len(parts)
-        start = part - self._first
-        if start < 0 or start + count > len(self._held):
-            whole = np.arange(part, part + self._span(part, count))
-            start, self._first, (_, self._held) = 0, part, next(super().sweep(whole))
-        if part in {0, self._expected}:
-            self._expected = part + count
-        yield slice(count), self._held[start : start + count]
+        at = 0
+        for run in np.split(parts, np.flatnonzero(np.diff(parts) != 1) + 1):  # pages of several
+            part, count = int(run[0]), len(run)  # parts are left out, and read by themselves
+            start = part - self._first
+            if start < 0 or start + count > len(self._held):
+                whole = np.arange(part, part + self._span(part, count))
+                start, self._first, (_, self._held) = 0, part, next(super().sweep(whole))
+            if part in {0, self._expected}:
+                self._expected = part + count
+            yield slice(at, at + count), self._held[start : start + count]
+            at += count
 
     def _span(self, part: int, count: int) -> int:
         """Return how many parts to read: those asked for, and more if it is the scan that asks."""

@@ -24,7 +24,7 @@ _SECONDS = 0.15  # for each of the two
 
 
 def best_page_bytes(folder: Path) -> int:
-    """Measure the disk that a folder is or will be on, in half a second; return the size of a page.
+    """Measure the disk that a folder is or will be on, in a second; return the size of a page.
 
     A smaller page costs nearly as much as this one, for a read has a price of its own; a larger one
     mostly brings rows that no one has asked for. Where the file system has no direct or no
@@ -33,11 +33,14 @@ def best_page_bytes(folder: Path) -> int:
     while not folder.exists():  # a new master's folder is made when it is built
         folder = folder.parent
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".measured-") as file:
-            file.write(os.urandom(1 << 20) * (_FILE >> 20))
+        # It has no name, so that nothing stays of a build that dies.
+        with tempfile.TemporaryFile(dir=folder) as file:
+            some = os.urandom(1 << 20)
+            for _ in range(_FILE >> 20):
+                file.write(some)
             file.flush()
             os.fsync(file.fileno())
-            handle = os.open(file.name, os.O_RDONLY | os.O_DIRECT)
+            handle = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_DIRECT)
             try:
                 large, small = (_per_second(handle, size) for size in (DEFAULT, ALIGNMENT))
             finally:

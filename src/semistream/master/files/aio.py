@@ -13,6 +13,7 @@ import platform
 import time
 import weakref
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -86,8 +87,9 @@ class Reads:
     def open(cls, groups: int, most: int) -> Reads | None:
         """Create a context for so many reads; return None where the system has no such calls."""
         calls, context, depth = _CALLS.get(platform.machine()), ctypes.c_ulong(0), groups * most
-        if calls is not None and (idle := _idle[os.getpid(), depth]):
-            return cls(calls, idle.pop(), groups, most)
+        if calls is not None:
+            with suppress(IndexError):  # there is none, or another thread was faster
+                return cls(calls, _idle[os.getpid(), depth].pop(), groups, most)
         if calls is None or _libc.syscall(calls.setup, depth, ctypes.byref(context)):
             return None
         return cls(calls, context.value, groups, most)

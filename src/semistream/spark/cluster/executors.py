@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
+from semistream.system.machine import process_memory
 from semistream.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -69,8 +70,9 @@ def heap_growth(spark: SparkSession) -> int:
     context = context_of(spark)
     if context is None or context._jvm is None:  # noqa: SLF001 - the one way
         return 0
-    runtime = context._jvm.java.lang.Runtime.getRuntime()  # noqa: SLF001
-    return int(runtime.maxMemory() - runtime.totalMemory())
+    java = context._jvm.java.lang  # noqa: SLF001
+    held = process_memory(java.ProcessHandle.current().pid())
+    return max(0, int(java.Runtime.getRuntime().maxMemory()) - held)
 
 
 def executor_heap(spark: SparkSession) -> int:

@@ -85,7 +85,8 @@ def enrich_frame(
     setting = replace(setting, hosts=probe(spark, job) if options.check else None)
     transfer = fit_budget(choose_transfer(options.transfer, setting), ways)
     partition = choose_partition(options.partition, setting)
-    if options.read == "auto" and job.read == "mapped" and setting.reads_directly(transfer):
+    is_open = isinstance(master, FileMaster)  # then it keeps its own way
+    if options.read == "auto" and not is_open and setting.reads_directly(transfer):
         job = replace(job, read="direct")
         table = open_job_master(job)
     log.info(

@@ -21,7 +21,7 @@ from semistream.spark.cluster.executors import (
 from semistream.spark.lookup.database import check_table
 from semistream.spark.lookup.snapshot import may_pin, warn_unpinned
 from semistream.spark.lookup.worker import open_files
-from semistream.system.machine import free_memory, process_memory
+from semistream.system.machine import free_memory, process_above, process_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -88,7 +88,7 @@ def _reports(spark: SparkSession, job: Job) -> list[_Report]:
 
     def report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if sum(batch.num_rows for batch in batches):  # all of them, or Spark ends the worker
-            growth = max(0, heap - process_memory("java"))
+            growth = max(0, heap - process_memory(process_above("java")))
             yield pa.RecordBatch.from_pylist([asdict(_report(job, growth))])
 
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(report, _SCHEMA).collect()
