@@ -393,6 +393,23 @@ def test_no_shard_is_left_out_for_ever_where_someone_reads_all_the_time(path, ro
     reader.close()
 
 
+def test_shards_without_a_staged_row_stay_as_they_are(path, root):
+    watched = started(opened(path), zipf(1)[0].schema, root, memory="16MB")
+    host = watched.join.observer.engine.task.host
+    state, nulls = host.open(), [pa.nulls(1, kind) for kind in host.schema.types[1:]]
+    for code in range(3):
+        rows = pa.RecordBatch.from_arrays([pa.array([code]), *nulls], schema=host.schema)
+        state.stage(rows, np.ones(1, dtype=np.int64))
+    with state._journal.alone():
+        state._publish()
+    state.rest()
+    found = state.newest()
+    assert len(found) == 3
+    assert 1 <= len(found.held) < host.sizes.shards
+    assert sorted(np.concatenate([each.codes for _, each in found.held]).tolist()) == [0, 1, 2]
+    state.close()
+
+
 def test_a_small_master_has_a_hot_set_within_any_budget(path, root):
     sizes = [
         HostSizes.of(size << 20, opened(path).page_schema, 1_000, 120) for size in (1, 16, 256)

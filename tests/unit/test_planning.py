@@ -254,7 +254,7 @@ def test_mapped_pages_in_memory_are_looked_up_by_java_or_python(master):
     python = ss.plan(master.path, machine=MACHINE, memory="4MB", tasks=2)
     assert "keys pass through Python" in python.enrich.chosen.way  # a column that Java cannot read
     assert python.join.chosen.way.startswith("rows are looked up in mapped pages")
-    crowded = ss.plan(master.path, machine=MACHINE, memory="4MB", tasks=2, host_memory="1MB")
+    crowded = ss.plan(master.path, machine=MACHINE, memory="1MB", tasks=2, host_memory="1MB")
     assert "rows pass through Python" in crowded.enrich.chosen.way
     assert crowded.enrich.chosen.bytes > 0
 

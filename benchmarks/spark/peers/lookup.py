@@ -32,7 +32,7 @@ from benchmarks.spark.systems import Setting
 from semistream.algorithms import choose
 from semistream.hotset import HostShare
 from semistream.hotset.plan import Host
-from semistream.hotset.sizes import BESIDE
+from semistream.hotset.sizes import BESIDE, overhead
 from semistream.master import open_master
 from semistream.spec import JoinSpec
 
@@ -46,6 +46,7 @@ _NOTE = (
     "shares the two cores"
 )
 _TASKS = 2
+_EVEN = 0.95  # of the room is used: shards get more or fewer rows by chance
 
 
 def measure_flink(job: Job[PeersGrid], engines: Caller) -> Record:
@@ -85,7 +86,10 @@ def _rows_held(spec: JoinSpec, memory: int) -> int:
     """Return how many rows tasks hold together; a quarter is for answers that are not in order."""
     shared = HostShare(tempfile.gettempdir(), _TASKS)  # nothing is opened
     host = choose("adaptive", spec, memory * 3 // 4, None, {}, shared)[1].host
-    return 0 if not isinstance(host, Host) else int(host.sizes.slot / (host.row_bytes + BESIDE))
+    if not isinstance(host, Host):
+        return 0
+    room = host.sizes.shards * (host.sizes.slot - overhead(len(host.schema)))
+    return int(_EVEN * room / (host.row_bytes + BESIDE))
 
 
 def _check(grid: PeersGrid, engines: Caller, flink: Flink, at: Setting) -> None:

@@ -79,7 +79,7 @@ class HostSizes:
     >>> schema = pa.schema([("code", pa.int64()), ("name", pa.binary(111))])
     >>> sizes = HostSizes.of(6 << 20, schema, rows=2_000_000, row_bytes=120)
     >>> sizes.shards, sizes.rows_bytes // 137, sizes.total <= 6 << 20
-    (16, 37428, True)
+    (16, 37312, True)
     """
 
     slot: int

@@ -328,7 +328,7 @@ def _by_batch(
     batch = np.searchsorted(ends, rows, side="right")
     numbers, first = np.unique(batch, return_index=True)
     starts = np.append(0, ends[:-1])
-    for number, some in zip(numbers.tolist(), np.split(rows, first[1:]), strict=True):
+    for number, some in zip(numbers.tolist(), np.split(rows, first)[1:], strict=True):
         yield number, some - starts[number]
 
 
