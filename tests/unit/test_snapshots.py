@@ -334,7 +334,7 @@ def test_pins_hold_while_builds_remove(tmp_path):
             last = []  # the same for both twins
             beside = threading.Barrier(2, action=lambda told=last: told.append(enough.is_set()))
             running += [pool.submit(read, f"{QUERY}{number}", beside, last) for _ in range(2)]
-        for number in range(1, 20 if ALL else 4):
+        for number in range(1, 20 if ALL else 9):
             built(tmp_path, number, rows=50)
         enough.set()
         one, its_twin, other, their_twin = (each.result() for each in running)
