@@ -44,6 +44,9 @@ class Products:
     realistic: bool = False
     """Whether names are of words, and numbers as in a shop: such rows can be compressed."""
 
+    page_bytes: str = "128KB"
+    """Of our master."""
+
     @property
     def keys(self) -> int:
         """How many keys there are."""
@@ -76,9 +79,10 @@ class Products:
 
     def master(self) -> Path:
         """Build our master, unless it is there already; return its path."""
-        path = self.path("master")
+        own = "" if self.page_bytes == "128KB" else f"{self.page_bytes}."
+        path = self.path(f"{own}master")
         if not (path / "manifest.json").exists():
-            build_master(self.batches(), path, key=KEY)
+            build_master(self.batches(), path, key=KEY, page_bytes=self.page_bytes)
         return path
 
     def parquet(self) -> Path:

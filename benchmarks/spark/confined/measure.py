@@ -82,7 +82,7 @@ class _Contest:
     @classmethod
     def prepare(cls, job: Job[ConfinedGrid], comparison: Comparison, cell: Cell) -> _Contest:
         """Make what systems need and compare their rows, outside of the group."""
-        products = Products(cell.rows, job.folder, realistic=cell.realistic)
+        products = Products(cell.rows, job.folder, realistic=cell.realistic, page_bytes="auto")
         options = dict(each.split("=", 1) for each in job.grid.options)
         at = replace(Setting.of(products, cell.how, cell.share), options=options)
         rows = min(_CHECKED_ROWS, *job.grid.batch_rows)
